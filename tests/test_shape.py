@@ -105,6 +105,8 @@ LINES = {
     # and errors of git, of folders for logs and of links, in whole sentences
     # versions of the format, limits that no engine accepts
     "plugins/harbor": (1409, 986),
+    # bench judge: agreement and bias by kind, files of labels, draws of rollouts to label
+    "plugins/judge_check": (1070, 760),
     "plugins/leaderboards": (646, 441),  # errors with setting and remedy as fields, an argument a line
     "plugins/osmosis": (1233, 745),  # evaluate_rubric; tool calls, requests and MCP servers, as agents import them
     # bench view: the server, its index of a journal, and its answers; the comparison of runs from their indexes; notes;
@@ -144,7 +146,8 @@ LINES = {
     # arguments of executors, and one process a core
     "settings": (4772, 3160),  # messages that spell settings as Python calls do
     "state": (3, 1),
-    "stats": (4197, 2413),  # figures of a run; tables of scattered indices take little memory
+    # means corrected by labels of clustered rollouts with probabilities, kappa with an interval
+    "stats": (4515, 2580),  # figures of a run; tables of scattered indices take little memory
     # queries over rollouts; errors with setting and remedy as fields, an argument a line; imports as run folders
     # notes of people; hostile indices in a journal take little memory
     # usual lines become records quickly, with the types of their fields checked by position; lines read in blocks
@@ -230,6 +233,7 @@ LONG_SIGNATURES = {
     "harness/cli/runs.py:list_runs",
     "harness/cli/runs_show.py:show",
     "harness/plugins/view/view_command.py:view",
+    "harness/plugins/judge_check/next_command.py:next_labels",
     # All that the numbers of a run depend on.
     "harness/stats/summary.py:summarize",
     # The parameters of an environment are the keys of its table.

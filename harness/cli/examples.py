@@ -64,6 +64,15 @@ EXAMPLES: Mapping[str, tuple[str, tuple[str, ...]]] = {
         ),
     ),
     "bench power": ("docs/guides/comparing.md", ("bench power --from latest --mde 0.05", "bench power --from latest")),
+    "bench judge": ("docs/guides/judge-labels.md", ("bench judge next latest", "bench judge check latest")),
+    "bench judge check": (
+        "docs/guides/judge-labels.md",
+        ("bench judge check latest --by task", "bench judge check latest --labels labels.csv --save"),
+    ),
+    "bench judge next": (
+        "docs/guides/judge-labels.md",
+        ("bench judge next latest -n 50", "bench judge next latest --file labels.jsonl --notes"),
+    ),
     "bench report": (
         "docs/guides/report.md",
         ("bench report latest --output report.html", "bench report RUN_A RUN_B --format md --output -"),

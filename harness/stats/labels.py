@@ -99,10 +99,35 @@ def prediction_powered(
     drift = sums_of(share * (judged - whole), codes, count) * math.sqrt(count / max(1, count - 1))
     sample = _Sample(codes[has], count, weights, truth[has], judged[has])
     ends = _extended(limits, judged, sample.labels)
+    found, weight = _corrected(sample, whole, drift, ends, level=level, is_whole=bool(has.all()))
+    spread = float((share * (judged - whole) ** 2).sum()) * (1 - has.mean()) / sample.effective
+    p_random = None if spread <= 0 else math.erfc(abs(_fit(sample).score - whole) / math.sqrt(2 * spread))
+    return Corrected(found, weight, int(has.sum()), p_random)
+
+
+def _corrected(
+    sample: _Sample,
+    whole: float,
+    drift: Floats,
+    ends: tuple[float, float] | None,
+    *,
+    level: float,
+    is_whole: bool,
+) -> tuple[Estimate, float]:
+    """The corrected mean, and the weight of the scores.
+
+    Args:
+        sample: The labelled rollouts.
+        whole: Mean of all scores.
+        drift: Part of each example in the error of that mean.
+        ends: Lowest and highest score and label; None if unknown.
+        level: Confidence level.
+        is_whole: Whether all rollouts have a label.
+    """
     plain = extreme = _fit(sample)
     if ends is not None:
         extreme = _fit(sample.with_added([ends, (ends[1], ends[0])]), has_added=True)
-    weight = 0.0 if has.all() else _weight(extreme, drift)
+    weight = 0.0 if is_whole else _weight(extreme, drift)
     mean = plain.label + weight * (whole - plain.score)
     made = Estimate(mean, examples=sample.examples, level=level, df=sample.effective - 1)
     errors = plain.errors(weight, drift)
@@ -111,9 +136,7 @@ def prediction_powered(
     if ends is not None and (min(seen) < INFORMATIVE or not _is_within(found, ends)):
         middle = extreme.label + weight * (whole - extreme.score)
         found = _interval(found, middle, extreme.errors(weight, drift), "ppi_added", ends)
-    spread = float((share * (judged - whole) ** 2).sum()) * (1 - has.mean()) / sample.effective
-    p_random = None if spread <= 0 else math.erfc(abs(plain.score - whole) / math.sqrt(2 * spread))
-    return Corrected(found, weight, int(has.sum()), p_random)
+    return found, weight
 
 
 def labelled_mean(

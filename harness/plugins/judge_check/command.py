@@ -27,5 +27,5 @@ app = new_app(
 def judge() -> None:
     """Compare the scores of a run with labels of people, and draw the rollouts to label next.
 
-    The judge is whatever scored the run: a model, a program or a parser.
+    A judge is a model, a program or a parser that scored the run.
     """

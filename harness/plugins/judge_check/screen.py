@@ -112,7 +112,7 @@ def _kind(kind: str, groups: Sequence[Group], width: int) -> Iterator[Text]:
 
 
 def next_lines(found: NextLabels, run: LabelledRun, corrected: Corrected, file: str, width: int) -> Iterator[Text]:
-    """Format what was drawn, and how the interval is expected to shrink.
+    """Format the drawn rollouts, and the expected shrinkage of the interval.
 
     Args:
         found: The drawn rollouts.
