@@ -150,7 +150,7 @@ class LabelledRun:
             seen = f"fewer than {INFORMATIVE} labelled examples show how the judge errs"
             said.append(f"{seen}, so two errors were added, one in either direction: the interval is cautious")
         if self.unlabelled:
-            said.append(f"{counted(self.unlabelled, 'drawn rollout')} without a label: leaving out hard ones biases")
+            said.append(f"{counted(self.unlabelled, 'drawn rollout')} without a label: leave out none for being hard")
         if self.not_drawn:
             said.append(f"labels of {counted(self.not_drawn, 'rollout')} left out, which were not drawn")
         if self.not_scored:

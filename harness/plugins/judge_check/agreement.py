@@ -28,7 +28,7 @@ FEW_VALUES = 6
 """Maximum number of different numbers that are groups of their own."""
 
 MOST_GROUPS = 20
-"""Maximum number of groups of a kind; those with the fewest labels are joined."""
+"""Maximum number of groups of a kind; those with the fewest labels, or with only one, are joined."""
 
 OTHERS = "others"
 
@@ -181,9 +181,10 @@ def _divided(rows: _Rows, kind: str) -> list[tuple[str, _Rows]]:
     listed = [(value, members) for value, members in found.items() if members]
     if not order:
         listed.sort(key=lambda pair: -len(pair[1]))
-        if len(listed) > MOST_GROUPS:
-            rest = [row for _, members in listed[MOST_GROUPS - 1 :] for row in members]
-            listed = [*listed[: MOST_GROUPS - 1], (OTHERS, rest)]
+        shown = min(MOST_GROUPS, sum(len(members) > 1 for _, members in listed))
+        if len(listed) > shown + 1:  # a group of one says nothing
+            rest = [row for _, members in listed[shown:] for row in members]
+            listed = [*listed[:shown], (OTHERS, rest)]
     return list(listed)
 
 

@@ -44,7 +44,7 @@ SAVE_HELP = "Write the labels of the file into the notes of the run, so that rep
 
 def check(
     runs: list[str] = positional("RUN|SUITE", RUNS_HELP, ...),
-    labels: str = flag("--labels FILE", LABELS_HELP, NOTES),
+    labels: str | None = flag("--labels FILE", LABELS_HELP),
     by: list[str] | None = flag("--by COLUMN", BY_HELP),
     metric: str | None = flag("--metric NAME", METRIC_HELP),
     save: bool = flag("--save", SAVE_HELP, False),
@@ -57,7 +57,7 @@ def check(
     for any judge, if the labelled rollouts are a random part of all; `bench judge next` draws them.
     """
     paths = choose(output_dir, runs).runs
-    file = None if labels == NOTES else Path(labels)
+    file = None if labels in (None, NOTES) else Path(labels)
     if file is not None and len(paths) > 1:
         raise UsageError(f"--labels {labels}: names of rollouts are those of one run; name one run, or save the labels")
     if save and (file is None or metric is not None):
@@ -69,7 +69,7 @@ def check(
     read = [_read(folder, file, metric or REWARD, kinds_of(columns), save=save) for folder in folders]
     labelled = [(run, summary) for run, summary in read if run.labelled]
     if not labelled:
-        raise UsageError(_nothing(read, labels))
+        raise UsageError(_nothing(read, file))
     for run, _ in read:
         if not run.labelled:
             typer.echo(f"note: {run.run.id} has no labels", err=True)
@@ -143,12 +143,12 @@ def _save(run: RunDir, given: LabelFile, file: Path | None) -> None:
     typer.echo(f"{len(documents)} labels are in the notes of {run.id}", err=True)
 
 
-def _nothing(read: list[tuple[LabelledRun, Summary]], labels: str) -> str:
+def _nothing(read: list[tuple[LabelledRun, Summary]], file: Path | None) -> str:
     names = ", ".join(run.run.id for run, _ in read)
     more = sum(run.not_scored + run.not_drawn for run, _ in read)
     why = f"; {more} labelled rollouts have no score, or were not drawn" if more else ""
-    if labels != NOTES:
-        return f"{labels} has no label of a scored rollout of {names}{why}; fill in the column label"
+    if file is not None:
+        return f"{file} has no label of a scored rollout of {names}{why}; fill in the column label"
     return (
         f"no note of {names} labels a scored rollout{why}; draw rollouts with bench judge next "
         f"{names.split(',')[0]}, and label them in bench view or in the file"

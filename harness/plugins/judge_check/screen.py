@@ -142,7 +142,7 @@ def next_lines(found: NextLabels, run: LabelledRun, corrected: Corrected, file: 
     ]
     yield from table_lines(columns, width)
     yield Text()
-    guess = "The forecast takes 10 % of the scores to be wrong, since there are no labels yet."
+    guess = "The forecast takes 10 % of the scores to be wrong, since no note has a label yet."
     if found.is_guessed:
         yield from prose(guess, width)
     words = "Fill in the column label (right, wrong or a number), from the top: a part of the list will do."
