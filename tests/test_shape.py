@@ -53,7 +53,8 @@ LINES = {
     # containers in doctor
     # containers and Ray in doctor
     # trust of all arguments that are code, in any spelling
-    "cli": (10131, 6972),
+    # examples of bench judge
+    "cli": (10140, 6981),
     # a dict of the keys that were added last; log-probabilities of a reply
     # the number of a key, and of one that was added
     # imported runs without messages or times
@@ -147,7 +148,7 @@ LINES = {
     "settings": (4772, 3160),  # messages that spell settings as Python calls do
     "state": (3, 1),
     # means corrected by labels of clustered rollouts with probabilities, kappa with an interval
-    "stats": (4515, 2580),  # figures of a run; tables of scattered indices take little memory
+    "stats": (4518, 2581),  # figures of a run; tables of scattered indices take little memory
     # queries over rollouts; errors with setting and remedy as fields, an argument a line; imports as run folders
     # notes of people; hostile indices in a journal take little memory
     # usual lines become records quickly, with the types of their fields checked by position; lines read in blocks
