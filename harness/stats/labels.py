@@ -50,9 +50,8 @@ def prediction_powered(
 ) -> Corrected:
     """Estimate the mean of human labels from few labels and many scores of a judge (prediction-powered inference).
 
-    λ·mean(all scores) + mean over labelled rollouts(label − λ·score), where λ minimizes the variance: for an
-    uninformative judge it is near 0. Unbiased for any judge, up to a term of order 1/n from the choice of λ, if the
-    labelled rollouts are a random part of all, or were drawn with the given probabilities.
+    λ·mean(all scores) + mean over labelled rollouts(label − λ·score), where λ minimizes the variance. Unbiased for any
+    judge, up to a term of order 1/n from λ, if labels are of a random part, or of one with the given probabilities.
 
     With `limits`, two labelled examples are added if fewer than 15 examples determine the spread of the labels or of
     the judge's errors, or if the interval would leave the limits: one to which the judge gives the highest score and
@@ -89,15 +88,12 @@ def prediction_powered(
     if not has.any():
         return Corrected(Estimate(level=level))
     share = 1 / (count * np.bincount(codes, minlength=count)[codes])  # of each rollout in the mean of all
-    weights = share[has]
-    if probabilities is not None:
-        drawn = column(probabilities, what)[has]
-        if not (drawn > 0).all():
-            raise ValueError(f"{what}: a label was drawn with a probability of 0 or less")
-        weights = weights / drawn
+    drawn = np.ones(len(judged)) if probabilities is None else column(probabilities, what)
+    if (drawn[has] <= 0).any():
+        raise ValueError(f"{what}: a label was drawn with a probability of 0 or less")
     whole = float((share * judged).sum())
     drift = sums_of(share * (judged - whole), codes, count) * math.sqrt(count / max(1, count - 1))
-    sample = _Sample(codes[has], count, weights, truth[has], judged[has])
+    sample = _Sample(codes[has], count, (share / np.where(has, drawn, 1))[has], truth[has], judged[has])
     ends = _extended(limits, judged, sample.labels)
     found, weight = _corrected(sample, whole, drift, ends, level=level, is_whole=bool(has.all()))
     spread = float((share * (judged - whole) ** 2).sum()) * (1 - has.mean()) / sample.effective
