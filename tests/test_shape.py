@@ -127,7 +127,8 @@ LINES = {
     # the origin of imported runs, and their unknown times
     # figures of a run
     # where failed rollouts ran
-    "report": (8943, 6178),  # columns of notes, and notes in transcripts; calls of rollouts
+    # labels of people beside scores, and the mean that they correct, in all formats of a report
+    "report": (9315, 6441),  # columns of notes, and notes in transcripts; calls of rollouts
     "results": (5, 2),
     # names of arguments are matched to fields of the state once
     "rubrics": (3200, 1920),  # judge.openai; judges that sync functions ask; judges called from other loops
@@ -157,7 +158,8 @@ LINES = {
     # figures of a run
     # the expected number of keys of a journal
     # optional last fields of lines
-    "store": (7206, 4485),  # calls of rollouts; imports as run folders; the query language; the schema beside the runs
+    # the record of rollouts that were drawn for labelling; several notes with one write
+    "store": (7374, 4571),  # calls of rollouts; imports as run folders; the query language; the schema beside the runs
     "tools": (1500, 970),  # sessions of stateless MCP servers
     "types": (3, 1),
     "usercode": (
