@@ -56,7 +56,8 @@ LINES = {
     # the options --k and --cluster of finished runs
     # examples of bench items and bench trend
     # options of bench compare for places and equality
-    "cli": (10164, 7006),
+    # examples of bench judge
+    "cli": (10140, 6981),
     # a dict of the keys that were added last; log-probabilities of a reply
     # the number of a key, and of one that was added
     # imported runs without messages or times
@@ -117,8 +118,10 @@ LINES = {
     # and errors of git, of folders for logs and of links, in whole sentences
     # versions of the format, limits that no engine accepts
     "plugins/harbor": (1409, 986),
+    # bench judge: agreement and bias by kind, files of labels, draws of rollouts to label
+    "plugins/judge_check": (1070, 760),
     # runs of chosen examples are a part of a benchmark
-    "plugins/leaderboards": (648, 443),  # errors with setting and remedy as fields, an argument a line
+    "plugins/leaderboards": (646, 441),  # errors with setting and remedy as fields, an argument a line
     "plugins/osmosis": (1233, 745),  # evaluate_rubric; tool calls, requests and MCP servers, as agents import them
     # bench view: the server, its index of a journal, and its answers; the comparison of runs from their indexes; notes;
     # states of runs in progress, the removal of old indexes, the table of a suite; bundles; figures of turns
@@ -140,7 +143,8 @@ LINES = {
     # where failed rollouts ran
     # pass rates with intervals in every table, pass rates of comparisons, clusters
     # rankings of all runs, their columns in reports and tables; verdicts on equality
-    "report": (9398, 6505),  # columns of notes, and notes in transcripts; calls of rollouts
+    # labels of people beside scores, and the mean that they correct, in all formats of a report
+    "report": (9315, 6441),  # columns of notes, and notes in transcripts; calls of rollouts
     "results": (5, 2),
     # names of arguments are matched to fields of the state once
     "rubrics": (3200, 1920),  # judge.openai; judges that sync functions ask; judges called from other loops
@@ -165,7 +169,8 @@ LINES = {
     # clusters of runs, their pass rates and plans; pass rates of an example
     # statistics of examples, subsets that rank models, the e-process for drift
     # places of models and groups; equality within a margin; control variates
-    "stats": (4622, 2672),  # figures of a run; tables of scattered indices take little memory
+    # means corrected by labels of clustered rollouts with probabilities, kappa with an interval
+    "stats": (4518, 2581),  # figures of a run; tables of scattered indices take little memory
     # queries over rollouts; errors with setting and remedy as fields, an argument a line; imports as run folders
     # notes of people; hostile indices in a journal take little memory
     # usual lines become records quickly, with the types of their fields checked by position; lines read in blocks
@@ -175,7 +180,8 @@ LINES = {
     # the expected number of keys of a journal
     # optional last fields of lines
     # labels of clusters
-    "store": (7387, 4581),  # calls of rollouts; imports as run folders; the query language; the schema beside the runs
+    # the record of rollouts that were drawn for labelling; several notes with one write
+    "store": (7374, 4571),  # calls of rollouts; imports as run folders; the query language; the schema beside the runs
     "tools": (1500, 970),  # sessions of stateless MCP servers
     "types": (3, 1),
     "usercode": (
@@ -253,6 +259,7 @@ LONG_SIGNATURES = {
     "harness/cli/runs_show.py:show",
     "harness/plugins/view/view_command.py:view",
     "harness/plugins/archive/items_command.py:items",
+    "harness/plugins/judge_check/next_command.py:next_labels",
     # All that the numbers of a run depend on.
     "harness/stats/summary.py:summarize",
     # The parameters of an environment are the keys of its table.

@@ -73,6 +73,15 @@ EXAMPLES: Mapping[str, tuple[str, tuple[str, ...]]] = {
         "docs/guides/archive.md",
         ("bench trend gsm8k --model gpt-4.1-mini", "bench trend gsm8k --model gpt-4.1-mini --fail-on-drift"),
     ),
+    "bench judge": ("docs/guides/judge-labels.md", ("bench judge next latest", "bench judge check latest")),
+    "bench judge check": (
+        "docs/guides/judge-labels.md",
+        ("bench judge check latest --by task", "bench judge check latest --labels labels.csv --save"),
+    ),
+    "bench judge next": (
+        "docs/guides/judge-labels.md",
+        ("bench judge next latest -n 50", "bench judge next latest --file labels.jsonl --notes"),
+    ),
     "bench report": (
         "docs/guides/report.md",
         ("bench report latest --output report.html", "bench report RUN_A RUN_B --format md --output -"),

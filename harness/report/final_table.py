@@ -212,7 +212,7 @@ def remarks_of(result: RunReport) -> list[str]:
     if summary is not None:
         remarks += [] if summary.clusters is None else [f"clustered: {clean(cluster_words(summary.clusters), 1000)}"]
         remarks += _figures(summary) + _early(summary, result.note) + _missing(summary, result) + _doubts(summary)
-        remarks += _judges(summary)
+        remarks += judge_words(summary)
     return [*remarks, *unfinished_words(result.unfinished)]
 
 
@@ -252,7 +252,7 @@ def _figures(summary: Summary) -> list[str]:
     return [f"over all examples: {', '.join(shown[:MOST_METRICS])}{f' and {more} more' * (more > 0)}"] if shown else []
 
 
-def _judges(summary: Summary) -> list[str]:
+def judge_words(summary: Summary) -> list[str]:
     """Text about the usage and cost of judges, which the columns do not include."""
     usage = summary.judge_usage
     if usage is None:

@@ -20,6 +20,7 @@
     equality     equality of two runs within a margin
     controls     control variates: the mean of a random sample, corrected by complete runs of other models
     agreement    agreement between judges and people
+    labels       means corrected by labels of people, kappa with an interval
     sequences    confidence sequences (intervals that are valid under continuous monitoring)
     target       early stopping of a run at a given interval width
     standings    several models on the same tasks: numbers per model and pairwise differences

@@ -1,19 +1,16 @@
-"""Reliability of a judge model: its agreement with people, and proportions and means corrected for its errors. For the
-variation of a judge's repeated verdicts on one answer use `variance.noise`."""
+"""Reliability of a judge model: its agreement with people, and proportions corrected for its errors. `labels` has means
+corrected by labels, and intervals of agreement. For the variation of a judge's repeated verdicts on one answer use
+`variance.noise`."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
 from collections.abc import Hashable, Sequence
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
-from harness.stats.arrays import column
-from harness.stats.distributions import normal_quantile, t_quantile
+from harness.stats.distributions import normal_quantile
 from harness.stats.intervals import LEVEL, Estimate, same, sample_variance
-
-if TYPE_CHECKING:
-    from harness.stats.arrays import Numbers
 
 Scale: TypeAlias = Literal["nominal", "ordinal", "interval"]
 """Scale of ratings: categories, ranks, or numbers."""
@@ -150,49 +147,3 @@ def rogan_gladen(
         return Estimate(mean=mean, examples=n, level=level)
     low, high = min(max(0.0, low), mean), max(min(1.0, high), mean)
     return Estimate(mean, stderr, low, high, "rogan_gladen", n, level)
-
-
-def prediction_powered(judged: Numbers, labelled_judged: Numbers, labels: Numbers, level: float = LEVEL) -> Estimate:
-    """Estimate the mean of human labels from few labels and many judge scores (prediction-powered inference).
-
-    λ·mean(scores without a label) + mean(label − λ·score), where λ minimizes the width of the interval: for an
-    uninformative judge λ is near 0. Unbiased for any judge if the labelled items are a random sample of all items.
-
-    Args:
-        judged: The judge's scores of the items without a label.
-        labelled_judged: The judge's scores of the items with a label.
-        labels: Labels of the labelled items, in the order of `labelled_judged`.
-        level: Confidence level.
-
-    Returns:
-        The estimate; empty if there are no labels, and without an interval if there is only one.
-
-    Raises:
-        ValueError: `labels` and `labelled_judged` differ in length, or a value is not finite.
-
-    Source: Angelopoulos, Duchi & Zrnic 2023 (PPI++), arXiv 2311.01453, § 3 and 6.
-    """
-    many = column(judged, "prediction_powered")
-    few = column(labelled_judged, "prediction_powered")
-    truth = column(labels, "prediction_powered")
-    if len(few) != len(truth):
-        raise ValueError(f"prediction_powered: needs a judge score for each label, not {len(few)} for {len(truth)}")
-    n, big = len(truth), len(many)
-    if not n:
-        return Estimate(level=level)
-    weight, variance_of_judge = 0.0, 0.0
-    both = [*few.tolist(), *many.tolist()]
-    if n > 1 and big > 1 and not same(min(both), max(both)):
-        variance_of_judge = sample_variance(both)
-        shared = float(((truth - truth.mean()) * (few - few.mean())).sum()) / (n - 1)
-        weight = min(1.0, max(0.0, shared / ((1 + n / big) * variance_of_judge)))
-    rest = truth - weight * few
-    mean = float(rest.mean()) + (weight * float(many.mean()) if weight else 0.0)
-    variance = 0.0
-    if n > 1:
-        variance = (weight**2 * variance_of_judge / big if weight else 0.0) + float(rest.var(ddof=1)) / n
-    if variance <= 0.0:
-        return Estimate(mean=mean, examples=n, level=level)
-    stderr = math.sqrt(variance)
-    half = t_quantile(0.5 + level / 2, n - 1) * stderr
-    return Estimate(mean, stderr, mean - half, mean + half, "ppi", n, level)

@@ -19,6 +19,8 @@ Method: TypeAlias = Literal[
     "delta",
     "rogan_gladen",
     "ppi",
+    "ppi_added",
+    "kappa_added",
     "betting",
     "asymptotic",
 ]
@@ -47,6 +49,9 @@ INTERVALS: dict[Method, str] = {
     "rogan_gladen": "share judged positive, corrected for the judge's errors (Rogan & Gladen 1978), interval of Lang & "
     "Reiczigel 2014",
     "ppi": "prediction-powered inference with tuned weight (Angelopoulos, Duchi & Zrnic 2023, arXiv 2311.01453)",
+    "ppi_added": "prediction-powered inference (Angelopoulos, Duchi & Zrnic 2023, arXiv 2311.01453) with two "
+    "additional labels, the judge's worst error in either direction (after Bonett & Price 2012)",
+    "kappa_added": "linearised kappa (Fleiss, Cohen & Everitt 1969) with one additional label in each cell, Student t",
     "betting": "confidence sequence by betting, valid at any stopping time (Waudby-Smith & Ramdas 2024, arXiv "
     "2010.09686)",
     "asymptotic": "asymptotic confidence sequence, valid for late stops only (Waudby-Smith et al. 2024, arXiv "

@@ -8,7 +8,7 @@ import errno
 import fcntl
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import cast
@@ -26,8 +26,11 @@ from harness.store.safe_files import open_to_append, read_file
 FILE = "notes.jsonl"
 """Name of the file in the run folder."""
 
+DRAWS = "draws.jsonl"
+"""Name of the file in the run folder with the rollouts that were drawn for labelling (`store.draws`)."""
+
 LARGEST_FILE = 16 << 20
-"""Maximum size of the file in bytes."""
+"""Maximum size of each file in bytes."""
 
 LARGEST_LINE = 256 << 10
 """Maximum size of a line in bytes."""
@@ -141,25 +144,51 @@ def read_notes(folder: RunDir) -> Notes:
 
 
 def add_note(folder: RunDir, document: JsonDict) -> Note:
-    """Append a note to the file of a run. Known secrets are removed from its texts. Several processes may do this at
-    the same time.
-
-    Args:
-        folder: The run; the caller has checked that the path of its folder contains no link.
-        document: The note as in `note_of`; its time is now.
+    """Append a note to the file of a run, as `add_notes` does.
 
     Returns:
         The note as written.
+    """
+    return add_notes(folder, [document])[0]
+
+
+def add_notes(folder: RunDir, documents: Sequence[JsonDict]) -> list[Note]:
+    """Append notes to the file of a run, with one write. Known secrets are removed from their texts. Several processes
+    may do this at the same time.
+
+    Args:
+        folder: The run; the caller has checked that the path of its folder contains no link.
+        documents: The notes as in `note_of`; their time is now.
+
+    Returns:
+        The notes as written.
 
     Raises:
-        UsageError: the note is invalid; nothing was written.
-        StoreError: the note was not written.
+        UsageError: a note is invalid; nothing was written.
+        StoreError: the notes were not written.
     """
-    checked = note_of(document)
-    clean = cast(JsonDict, map_texts(document, partial(redactor.text, patterns=False)))
-    note = replace(note_of({**clean, "key": checked.key}), time=timestamp())
-    line = to_text({"key": note.key, **note.to_json()}).encode() + b"\n"
-    path = folder.path / FILE
+    notes: list[Note] = []
+    for document in documents:
+        checked = note_of(document)
+        clean = cast(JsonDict, map_texts(document, partial(redactor.text, patterns=False)))
+        notes.append(replace(note_of({**clean, "key": checked.key}), time=timestamp()))
+    append_lines(folder, FILE, [{"key": note.key, **note.to_json()} for note in notes])
+    return notes
+
+
+def append_lines(folder: RunDir, name: str, documents: Sequence[JsonDict]) -> None:
+    """Append JSON lines to a file that people add to a run, with one write and one sync.
+
+    Args:
+        folder: The run; the caller has checked that the path of its folder contains no link.
+        name: Name of the file.
+        documents: The lines.
+
+    Raises:
+        StoreError: the lines were not written, or the file would be larger than `LARGEST_FILE`.
+    """
+    content = b"".join(to_text(document).encode() + b"\n" for document in documents)
+    path = folder.path / name
     with translated("write", path):
         flags = os.O_RDWR | os.O_CREAT | os.O_APPEND
         fd = open_to_append(path, flags, file_mode(private=folder.is_closed))
@@ -167,28 +196,29 @@ def add_note(folder: RunDir, document: JsonDict) -> Note:
             fcntl.flock(fd, fcntl.LOCK_EX)  # until the file is closed
             size = os.fstat(fd).st_size
             if size and os.pread(fd, 1, size - 1) != b"\n":
-                line = b"\n" + line  # another writer died within its line
-            if size + len(line) > LARGEST_FILE:
+                content = b"\n" + content  # another writer died within its line
+            if size + len(content) > LARGEST_FILE:
                 raise OSError(errno.EFBIG, f"it would be larger than {size_text(LARGEST_FILE)}, the maximum size")
-            if os.write(fd, line) < len(line):
+            if os.write(fd, content) < len(content):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             durable_sync(fd)
         finally:
             os.close(fd)
         if not size:
             sync_folder(folder.path)
-    return note
 
 
 def copy_notes(source: RunDir, target: RunDir) -> None:
-    """Copy the notes of a run to a run that has the same rollouts, as after a rescore.
+    """Copy the notes of a run, and its record of drawn rollouts, to a run that has the same rollouts, as after a
+    rescore.
 
     Raises:
         StoreError: a file cannot be read or written.
     """
-    with translated("read", source.path / FILE):
-        try:
-            content = read_file(source.path / FILE, LARGEST_FILE)
-        except FileNotFoundError:
-            return
-    atomic_write(target.path / FILE, content, private=target.is_closed)
+    for name in (FILE, DRAWS):
+        with translated("read", source.path / name):
+            try:
+                content = read_file(source.path / name, LARGEST_FILE)
+            except FileNotFoundError:
+                continue
+        atomic_write(target.path / name, content, private=target.is_closed)

@@ -5,12 +5,11 @@ from __future__ import annotations
 import itertools
 import math
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.stats.agreement import agreement, cohen_kappa, krippendorff_alpha, prediction_powered, rogan_gladen
+from harness.stats.agreement import agreement, cohen_kappa, krippendorff_alpha, rogan_gladen
 
 KRIPPENDORFF = [
     [1, 1, None, 1], [2, 2, 3, 2], [3, 3, 3, 3], [3, 3, 3, 3], [2, 2, 2, 2], [1, 2, 3, 4],
@@ -100,32 +99,6 @@ def test_a_judge_without_skill_or_labels_corrects_nothing() -> None:
     assert (odd.mean, odd.low, odd.high) == (1.0, None, None)
     with pytest.raises(ValueError, match="rogan_gladen"):
         rogan_gladen(11, 10, sensitivity=(1, 1), specificity=(1, 1))
-
-
-def test_prediction_powered_by_its_formula() -> None:
-    judged, few, labels = [0.9, 0.1, 0.8, 0.4, 0.7, 0.6], [0.8, 0.3, 0.6], [1.0, 0.0, 1.0]
-    found = prediction_powered(judged, few, labels)
-    f = np.array(few)
-    y = np.array(labels)
-    variance = float(np.var([*few, *judged], ddof=1))
-    weight = float(np.cov(y, f)[0, 1]) / ((1 + 3 / 6) * variance)
-    weight = min(1.0, weight)
-    rest = y - weight * f
-    assert found.mean == pytest.approx(weight * float(np.mean(judged)) + float(rest.mean()))
-    expected = math.sqrt(weight**2 * variance / 6 + float(rest.var(ddof=1)) / 3)
-    assert (found.stderr, found.method) == (pytest.approx(expected), "ppi")
-
-
-def test_a_useless_judge_does_no_harm_and_labels_alone_are_enough() -> None:
-    labels = [1.0, 0.0, 1.0, 1.0]
-    alone = prediction_powered([], [0.5] * 4, labels)
-    assert alone.mean == 0.75
-    assert alone.stderr == pytest.approx(0.25)
-    assert prediction_powered([0.5] * 100, [0.5] * 4, labels).mean == 0.75
-    assert prediction_powered([0.1, 0.9], [], []).mean is None
-    assert prediction_powered([0.1, 0.9], [0.4], [1.0]).low is None
-    with pytest.raises(ValueError, match="needs a judge score for each label, not 2 for 1"):
-        prediction_powered([0.1], [0.2, 0.3], [1.0])
 
 
 def test_a_rating_that_is_no_number_is_none() -> None:

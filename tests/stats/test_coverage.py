@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 from late import Late
 
-from harness.stats.agreement import prediction_powered, rogan_gladen
+from harness.stats.agreement import rogan_gladen
 from harness.stats.averages import macro_mean
 from harness.stats.bootstrap import WORK, bootstrap_median, bootstrap_ratio
 from harness.stats.clusters import clustered_mean
 from harness.stats.hypotheses import benjamini_hochberg, holm, mcnemar, non_inferiority, t_of_estimate, welch
 from harness.stats.intervals import Estimate, beta_interval, clopper_pearson, mean_interval, wilson
+from harness.stats.labels import prediction_powered
 from harness.stats.paired import paired_difference
 from harness.stats.passk import pass_at_k, pass_counts, pass_rate
 from harness.stats.power import Components, required_examples
@@ -130,7 +131,8 @@ def test_corrections_for_a_judge() -> None:
     def mean(generator: np.random.Generator) -> tuple[Estimate, float]:
         truth = generator.random(560) < 0.6
         judged = np.clip(truth * 0.5 + 0.3 + generator.normal(0, 0.15, 560), 0, 1)
-        return prediction_powered(judged[60:], judged[:60], truth[:60].astype(float)), 0.6
+        labels = [float(each) for each in truth[:60]] + [None] * 500
+        return prediction_powered(judged, labels).estimate, 0.6
 
     assert coverage(share, 3000, 11) == pytest.approx(NOMINAL, abs=CLOSE)
     assert coverage(mean, 3000, 12) == pytest.approx(NOMINAL, abs=CLOSE)

@@ -14,6 +14,7 @@ from harness.core.types import JsonDict, Prompt
 from harness.report import numerals
 from harness.report.compare.ranking import place_json
 from harness.report.final_table import writable
+from harness.report.labels import corrected_json
 from harness.report.page.columns import MEASURES, TOKENS, RolloutColumns
 from harness.report.page.gather import EnvPart, Page, RunPart, methods_of
 from harness.report.page.markup import script_json
@@ -375,6 +376,7 @@ def _run_json(run: RunPart) -> JsonDict:
         "versions": manifest.versions,
         "git": manifest.git,
         "summary": run.summary.to_json(),
+        "corrected": None if run.corrected is None else corrected_json(run.corrected),
         "remarks": list(run.remarks),
         "troubles": [trouble.to_json() for trouble in run.found.troubles],
         "relations": {measure: [group.to_json() for group in groups] for measure, groups in run.relations.items()},

@@ -14,12 +14,14 @@ from harness.core.errors import StoreError, UsageError
 from harness.core.types import JsonDict
 from harness.report import numerals
 from harness.report.final_table import RunReport, remarks_of, threshold_text
+from harness.report.labels import corrected_mean
 from harness.report.page.columns import CostBin, RolloutColumns, relations_of
 from harness.report.run_digest import Digest, digest_of
 from harness.report.text import clean
 from harness.stats.averages import macro_mean
 from harness.stats.difference import Difference, adjust, difference_of
 from harness.stats.intervals import Estimate
+from harness.stats.labels import Corrected
 from harness.stats.methods import INTERVALS, SUMMARY, describe
 from harness.stats.paired import METHODS as PAIRED
 from harness.stats.ranks import RankedRuns, rank_runs
@@ -56,6 +58,8 @@ class RunPart:
     relations: dict[str, list[CostBin]]
     remarks: list[str]
     """Remarks on facts that the numbers do not show."""
+    corrected: Corrected | None = None
+    """Mean reward corrected by labels of people; None if there are too few, or if they are no random part."""
     measure: str = ""
     """Name of the evaluation function, for an agent evaluation with several; otherwise ""."""
     shown_k: Sequence[int] = ()
@@ -259,7 +263,11 @@ def _run_part(entry: ListedRun, manifest: Manifest, recorded: Recorded, measure:
     )  # fmt: skip
     model = clean(entry.model, LABEL)
     chosen = pass_k or pass_k_of(manifest)
-    return RunPart(entry, manifest, model, found, summary, recorded, columns, relations, remarks, measure, chosen)
+    corrected, said = (None, []) if measure else corrected_mean(entry.run, recorded)
+    remarks += said
+    return RunPart(
+        entry, manifest, model, found, summary, recorded, columns, relations, remarks, corrected, measure, chosen
+    )
 
 
 def _label(parts: Sequence[RunPart]) -> None:
@@ -348,6 +356,7 @@ def methods_of(page: Page, *, in_short: bool = False) -> list[tuple[str, str]]:
             lines.append(("two samples", "runs with fewer than two examples in common: two-sided t test of the means"))
         lines.append(("adjusted", "Holm 1979, over all pairs of the page"))
     used = {part.estimate.method for part in (*page.overall, *differences, *page.runs)}
+    used |= {run.corrected.estimate.method for run in page.runs if run.corrected is not None}
     for run in page.runs if not in_short else ():
         summary = run.summary
         used.update(metric.estimate.method for metric in summary.metrics.values())

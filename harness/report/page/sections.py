@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from harness.report import numerals
 from harness.report.compare.ranking import explained_places
 from harness.report.final_table import metrics_repeat_reward
+from harness.report.labels import corrected_text
 from harness.report.page.columns import COST, MEASURES, SECONDS, TOKENS, TURNS
 from harness.report.page.gather import EnvPart, Page, RunPart
 from harness.report.page.markup import Child, Html, join, table, tag
@@ -65,6 +66,9 @@ def board_of(environment: EnvPart) -> dict[str, list[str]]:
     }
     for each in pass_measures(ks):
         board[each.name] = [numerals.pass_rate_interval(summary.pass_rates.get(each.name)) for summary in summaries]
+    corrected = [run.corrected for run in environment.runs]
+    if any(corrected):
+        board["corrected by labels"] = [numerals.NONE if c is None else corrected_text(c) for c in corrected]
     board["tokens in"] = [numerals.tokens(summary.usage, summary.usage.input_tokens) for summary in summaries]
     board["tokens out"] = [numerals.tokens(summary.usage, summary.usage.output_tokens) for summary in summaries]
     if any(summary.usage.cost is not None for summary in summaries):

@@ -15,6 +15,7 @@ from harness.stats.difference import Difference, Scores, adjust, difference_of
 from harness.stats.equality import EqualityVerdict
 from harness.stats.hypotheses import holm, p_of_interval
 from harness.stats.intervals import ALPHA, Estimate, same
+from harness.stats.labels import Corrected
 from harness.stats.ranks import ModelPlace, RankedRuns, rank_runs
 from harness.store.catalogue import ListedRun
 from harness.store.manifest import Manifest
@@ -56,6 +57,8 @@ class ResultCell:
     """Evaluation function or metric that gave the scores; "" for the reward."""
     attempts: Mapping[str, Estimate] = field(default_factory=dict[str, Estimate])
     """Pass rates with their intervals, by name such as `pass@3`; empty if they are not in the table."""
+    corrected: Corrected | None = None
+    """Mean corrected by labels of people, in reports."""
     ended_early: bool = False
     """Whether the run ended as soon as its interval was narrow enough."""
     origin: str = ""
@@ -208,6 +211,7 @@ def _cell_of_part(run: RunPart) -> ResultCell:
         unscored=summary.unscored,
         measure=run.measure,
         attempts={name: rate.estimate for name, rate in summary.pass_rates.items()},
+        corrected=run.corrected,
         ended_early=summary.target is not None,
     )
 

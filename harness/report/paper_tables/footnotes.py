@@ -8,6 +8,7 @@ from typing import cast
 
 from harness.report import numerals
 from harness.report.compare.ranking import explained_places
+from harness.report.labels import corrected_text
 from harness.report.page.sections import WATCHED
 from harness.report.paper_tables.cells import Mark, ResultCell, ResultTable
 from harness.report.text import clean
@@ -51,7 +52,7 @@ def footnotes(table: ResultTable) -> list[str]:
     """All sentences below the table, except notes on single cells."""
     parts = (
         _figures(table), _sizes(table), _marks(table), _equality(table), _places(table), _watched(table),
-        _average(table), _holes(table), _numbered(table), _settings(table),
+        _corrected(table), _average(table), _holes(table), _numbered(table), _settings(table),
     )  # fmt: skip
     return [*(words for part in parts for words in part), *(f"Not in the table: {each}." for each in table.missing)]
 
@@ -146,6 +147,15 @@ def _places(table: ResultTable) -> Iterator[str]:
 def _watched(table: ResultTable) -> Iterator[str]:
     if any(cell.ended_early for cell in table.ordered):
         yield WATCHED
+
+
+def _corrected(table: ResultTable) -> Iterator[str]:
+    """Means corrected by labels of people."""
+    found = [(cell, cell.corrected) for cell in table.ordered if cell.corrected is not None]
+    if found:
+        each = "; ".join(f"{cell.row}, {cell.environment}: {corrected_text(corrected)}" for cell, corrected in found)
+        methods = dict.fromkeys(describe(corrected.estimate.method) for _, corrected in found)
+        yield f"Corrected by labels of people ({'; '.join(methods)}): {each}."
 
 
 def _average(table: ResultTable) -> Iterator[str]:

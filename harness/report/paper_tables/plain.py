@@ -21,7 +21,8 @@ SENTENCE = 2000
 COLUMNS = (
     "kind", "model", "row", "environment", "measure", "run", "state", "n", "rollouts_per_example", "scored", "planned",
     "mean", "stderr", "low", "high", "level", "method", "mark", "best_minus_this", "best_minus_this_low",
-    "best_minus_this_high", "p_adjusted", "note", "equality", "place", "place_low", "place_high", "groups",
+    "best_minus_this_high", "p_adjusted", "note", "corrected", "corrected_low", "corrected_high", "corrected_method",
+    "labels", "equality", "place", "place_low", "place_high", "groups",
 )  # fmt: skip
 """Columns of the CSV file, documented in docs/reference/comparing.md."""
 
@@ -74,7 +75,8 @@ def _safe(value: str) -> str:
 
 
 def _run_values(cell: ResultCell, note: str) -> dict[str, object]:
-    against = cell.against
+    against, corrected = cell.against, cell.corrected
+    by_labels = Estimate() if corrected is None else corrected.estimate
     return {
         "kind": "run", "model": cell.manifest.model, "row": cell.row, "environment": cell.environment,
         "measure": cell.measure or "reward", "run": cell.entry.id, "state": cell.entry.state,
@@ -83,6 +85,8 @@ def _run_values(cell: ResultCell, note: str) -> dict[str, object]:
         **_estimate_values(cell.estimate),
         **_difference_values(against.estimate if against else None),
         "p_adjusted": None if against is None else against.adjusted, "equality": cell.equality,
+        "corrected": by_labels.mean, "corrected_low": by_labels.low, "corrected_high": by_labels.high,
+        "corrected_method": by_labels.method, "labels": None if corrected is None else corrected.labels,
         **({} if cell.place is None else _place_values(cell.place)),
     }  # fmt: skip
 

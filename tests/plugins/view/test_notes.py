@@ -167,6 +167,31 @@ def test_each_change_of_the_notes_is_an_event(out: Path) -> None:
 
 FORM = "document.querySelector('.noteform')"
 
+VERDICTS = ".noteform [aria-label='the reply is'] button"
+"""The buttons that label a reply, which `bench judge check` reads."""
+
+
+def test_a_person_labels_a_reply(out: Path, in_browser: Browser) -> None:
+    run = mixed_run(out)
+
+    async def visit(tab: Tab) -> None:
+        await opened(tab, client, f"#/run/{run.id}/ex/1/2")
+        await shows(tab, "Add a note")
+        await press(tab, "a")
+        await tab.gives("document.activeElement.id", "note-tags")
+        await type_text(tab, "odd")
+        for which, tags in ((1, "odd right"), (2, "odd wrong"), (2, "odd"), (2, "odd wrong")):
+            await click(tab, f"{VERDICTS}:nth-child({which})")
+            await tab.gives("document.getElementById('note-tags').value", tags)
+        await tab.gives(f"document.querySelectorAll(\"{VERDICTS}[aria-pressed='true']\").length", 1)
+        keep("view-label-1440.png", await tab.screenshot())
+        await click(tab, ".noteform button[type=submit]")
+        await tab.gives(texts(".noted .tag"), ["odd", "wrong"])
+
+    with viewing(out) as client:
+        in_browser(visit)
+    assert read_notes(run).of(keys(run)[5])[0].tags == ("odd", "wrong")
+
 
 def test_a_person_tags_a_rollout_and_finds_it_again(out: Path, in_browser: Browser) -> None:
     run = mixed_run(out)

@@ -7,6 +7,9 @@ import { quoted } from "./query.js";
 import { link } from "./router.js";
 import { LongText, Problem, html } from "./ui.js";
 
+/** Tags that label the reply of a rollout; `bench judge check` compares them with its score. */
+const VERDICTS = ["right", "wrong"];
+
 /** The query for the rollouts with a tag. */
 export function byTag(tag) {
   return `note.tag=${quoted(tag)}`;
@@ -59,8 +62,13 @@ function NoteForm({ path, own, known, onClose }) {
       onClose(false);
     }
   };
-  const offered = known.filter((each) => !words(tags).includes(each)).slice(0, 12);
+  const offered = known.filter((each) => !words(tags).includes(each) && !VERDICTS.includes(each)).slice(0, 12);
+  const judge = (verdict) => {
+    const others = words(tags).filter((each) => !VERDICTS.includes(each));
+    setTags([...others, ...(words(tags).includes(verdict) ? [] : [verdict])].join(" "));
+  };
   return html`<form class="noteform" onKeyDown=${pressed} onSubmit=${(event) => { event.preventDefault(); save(); }}>
+    <div class="buttons" role="group" aria-label="the reply is">${VERDICTS.map((each) => html`<button key=${each} type="button" class="small" aria-pressed=${words(tags).includes(each)} onClick=${() => judge(each)}>${each}</button>`)}</div>
     <label>Tags <input ref=${first} id="note-tags" type="text" autocomplete="off" autocapitalize="off" spellcheck="false" placeholder="wrong-label unclear" value=${tags} onInput=${(event) => setTags(event.target.value)} /></label>
     ${offered.length > 0 && html`<div class="tags" role="group" aria-label="tags that were used">${offered.map((each) => html`<button key=${each} type="button" class="tag" onClick=${() => { setTags([...words(tags), each].join(" ")); first.current.focus(); }}>+ ${each}</button>`)}</div>`}
     <label>Remark <textarea id="note-remark" rows="4" value=${remark} onInput=${(event) => setRemark(event.target.value)}></textarea></label>
