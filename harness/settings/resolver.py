@@ -42,7 +42,8 @@ _PLACE = ("api_base_url", "api_key_var")
 _DERIVED_BOUNDS = (("model", "max_concurrent_generation"), ("model", "max_concurrent_scoring"))
 _NEEDS: tuple[tuple[tuple[str, ...], tuple[str, ...], str], ...] = (
     (("hf_hub_dataset_name", "hf_public"), ("save_to_hf_hub",), "nothing is pushed"),
-    (("shuffle_seed",), ("shuffle",), "examples are taken in order"),
+    (("shuffle_seed",), ("shuffle", "gate"), "examples are taken in order"),
+    (("margin",), ("gate",), "there is no baseline"),
     (
         ("worker_memory_mb", "worker_vars"),
         ("workers", "isolate", "executor"),
@@ -322,6 +323,7 @@ def _derive(merged: Layer, entry: SuiteEntry, found: FoundEnvironment) -> Layer:
         name = LayerValue(NAME.path, f"{name.value}[{entry.label}]", Origin("eval", entry.place.of("sweep")))
     derived[NAME.path] = name
     _derive_sampling(derived)
+    _check_gate(derived)
     bound = merged["model", "max_concurrent"]
     for path in _DERIVED_BOUNDS:
         source = f"model.max_concurrent ({bound.origin.source})"
@@ -343,12 +345,40 @@ def _derive_sampling(derived: dict[KeyPath, LayerValue]) -> None:
             f"{source} needs examples in random order, but {derived['env', 'shuffle'].origin.source} takes the first "
             "ones; remove one of the two settings"
         )
+    _check_scores(derived, source)
+
+
+def _check_scores(derived: Mapping[KeyPath, LayerValue], source: str) -> None:
+    """Raise an error if a setting that needs the scores during a run has them only at its end."""
     if not derived["env", "interleave_scoring"].value:
         raise ConfigError(
             f"{source} needs scores during the run, but "
             f"{derived['env', 'interleave_scoring'].origin.source} scores at the end of the run; remove one "
             "of the two settings"
         )
+
+
+def _check_gate(derived: Mapping[KeyPath, LayerValue]) -> None:
+    """Raise an error if a run with a sequential gate lacks a margin, or has a setting that excludes the gate."""
+    gate, margin, until = (derived["env", key] for key in ("gate", "margin", "until_ci"))
+    if gate.value is None:
+        return
+    source = f"env.gate ({gate.origin.source})"
+    if margin.value is None:
+        raise ConfigError(
+            f"{source} needs a margin, which is the acceptable loss of mean reward",
+            remedy="add {margin}, such as 0.05",
+        )
+    if until.value is not None:
+        raise ConfigError(
+            f"{source} and {until.origin.source} are two rules for ending a run early; remove one of the two settings"
+        )
+    if not derived["save", "save_results"].value:
+        kept = derived["save", "save_results"].origin.source
+        raise ConfigError(
+            f"{source} needs the journal of the run, but {kept} saves none; remove one of the two settings"
+        )
+    _check_scores(derived, source)
 
 
 def settings_of(merged: Layer) -> tuple[RunSettings, dict[str, Origin]]:

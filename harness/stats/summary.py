@@ -13,6 +13,7 @@ from harness.core.types import JsonDict, Usage
 from harness.stats.distributions import nearest_rank
 from harness.stats.intervals import Estimate, mean_interval, missing_bounds, same, sample_std
 from harness.stats.methods import SUMMARY as METHODS
+from harness.stats.paired_target import rule_of
 from harness.stats.passk import THRESHOLD_SLACK, PassRate, pass_at_k, pass_counts, pass_hat_k, pass_rate, powers_of_two
 from harness.stats.scores import EMPTY, REFUSED, TRUNCATED, ScoreTable
 from harness.stats.target import Aim, StoppingRule, finite_limits
@@ -94,8 +95,8 @@ class Summary:
     judge_usage: Usage | None = None
     """Usage of judges, which no other number includes; None if no judge was asked."""
     target: StoppingRule | None = None
-    """Set for a run that was stopped early because its mean was known precisely enough; `reward` then has its
-    interval."""
+    """Set for a run that was stopped early, because its mean was known precisely enough or its comparison with a
+    baseline was decided; `reward` then has its interval."""
     judge_unpriced: int = 0
     """Number of judge replies with unknown cost. If there are any, the cost in `judge_usage` is a lower bound."""
 
@@ -196,7 +197,7 @@ def summarize(  # noqa: PLR0913 - the data of a summary
         aim: Condition for stopping early, if any.
     """
     reward, target = spread(table.rewards(), finite_limits(reward_range)), None
-    if aim is not None and (rule := _stopping_rule(table, aim)).ended_early:
+    if aim is not None and (rule := stopping_rule(table, aim)).ended_early:
         target = rule
         reward = replace(reward, estimate=rule.estimate)
     unscored = table.unscored()
@@ -232,9 +233,9 @@ def summarize(  # noqa: PLR0913 - the data of a summary
     )
 
 
-def _stopping_rule(table: ScoreTable, aim: Aim) -> StoppingRule:
+def stopping_rule(table: ScoreTable, aim: Aim) -> StoppingRule:
     """Build the early stopping rule of a run, and count all recorded outcomes in it."""
-    rule = StoppingRule(aim)
+    rule = rule_of(aim)
     for index, rewards, total in zip(table.examples(), table.rewards(), table.outcomes(), strict=True):
         for value in [*rewards, *[None] * (total - len(rewards))]:
             rule.count(index, value)

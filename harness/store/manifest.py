@@ -59,6 +59,10 @@ class Manifest:
     """Id of the run that this one was made from (replayed, rescored), if any."""
     derived: JsonDict = field(default_factory=dict[str, Any])
     """How the run was made from its parent (`how`, `parent`, `path`, …); empty for other runs."""
+    gate: JsonDict = field(default_factory=dict[str, Any])
+    """Baseline of a sequential gate: `baseline` (its id), `path`, `model`, `margin`, `order` (seed of the order of the
+    examples) and `scores` (the baseline's mean of each example of the plan, in order; the lowest and highest possible
+    one where scores are missing). Empty for other runs."""
     suite: str | None = None
     """Id of the run's suite; None if it has no suite."""
     budget: JsonDict = field(default_factory=dict[str, Any])
@@ -144,7 +148,7 @@ _FIELDS = tuple(f.name for f in dataclasses.fields(Manifest) if f.name != "schem
 _TYPES: Mapping[str, tuple[type, str]] = {
     **dict.fromkeys(("name", "kind", "status", "note", "created", "command"), (str, "text")),
     **dict.fromkeys(
-        ("settings", "origins", "identity", "versions", "git", "planned", "derived", "budget", "given_up"),
+        ("settings", "origins", "identity", "versions", "git", "planned", "derived", "gate", "budget", "given_up"),
         (dict, "a JSON object"),
     ),
     **dict.fromkeys(("metric_names", "state_columns", "reward_range"), (list, "a list")),

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from rich.text import Text
 
 from harness.report import numerals
-from harness.report.compare.sides import ComparedRun, Match
+from harness.report.compare.sides import ComparedRun, Match, early_cause
 from harness.report.layout import LEAST_NAME, Column, Group, grid, head, prose
 from harness.report.text import clean, fit
 from harness.stats.averages import macro_mean
@@ -165,9 +165,11 @@ def missing(label: str, side: ComparedRun) -> Iterator[str]:
     if side.unscored:
         yield f"{label}: without a score: {numerals.reasons(side.unscored)}."
     if side.ended_early is not None:
+        if side.sequential is not None:
+            yield f"{label}: sequential gate, valid at any stopping time: {clean(side.sequential.words(), 300)}."
         yield (
-            f"{label}: ended early (--until-ci). Its own interval accounts for that. Intervals of differences and "
-            "p-values assume a fixed number of examples, so they are approximate."
+            f"{label}: ended early ({early_cause(side.manifest)}). Its own interval accounts for that. Intervals of "
+            "differences and p-values assume a fixed number of examples, so they are approximate."
         )
     if side.planned > side.rollouts:
         state = "still running, or killed" if side.manifest.status == "running" else side.manifest.status
