@@ -225,7 +225,6 @@ LONG_SIGNATURES = {
     "harness/cli/report.py:report",
     "harness/cli/evaluate.py:aevaluate",
     "harness/cli/compare.py:compare",
-    "harness/cli/compare.py:gate",
     "harness/cli/compare.py:power",
     "harness/cli/runs.py:list_runs",
     "harness/cli/runs_show.py:show",

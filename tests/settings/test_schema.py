@@ -30,6 +30,8 @@ CLOSED_LIST = {
         "max_failures": ("--max-failures", None),
         "pass_threshold": ("--pass-threshold", 1.0),
         "until_ci": ("--until-ci", None),
+        "gate": ("--gate", None),
+        "margin": ("--margin", None),
         "isolate": ("--isolate", False),
         "workers": ("--workers", 0),
         "executor": ("--executor", None),
