@@ -53,7 +53,8 @@ LINES = {
     # containers in doctor
     # containers and Ray in doctor
     # trust of all arguments that are code, in any spelling
-    "cli": (10131, 6972),
+    # bench gate that asks a model itself, and verdicts below the results of runs
+    "cli": (10451, 7197),
     # a dict of the keys that were added last; log-probabilities of a reply
     # the number of a key, and of one that was added
     # imported runs without messages or times
@@ -69,7 +70,8 @@ LINES = {
     # a sandbox that fails after a limit of the rollout; the cleanup of containers, which the keeper spares
     # where processes of environments run, if not here: protocols, nodes that join, computers that differ or are lost
     # settings of an executor without one; a process whose computer is lost while it loads
-    "engine": (7740, 5288),  # executors and listeners of plugins; a backlog with less work than a queue of asyncio
+    # the baseline of a sequential gate, and checks that it can be compared
+    "engine": (7915, 5428),  # executors and listeners of plugins; a backlog with less work than a queue of asyncio
     # MachineEnv and its tools
     # a hook around the turns on a machine; errors of verify after a limit
     # a machine that failed is never verified; texts of models that no program can have
@@ -124,7 +126,8 @@ LINES = {
     # the origin of imported runs, and their unknown times
     # figures of a run
     # where failed rollouts ran
-    "report": (8943, 6178),  # columns of notes, and notes in transcripts; calls of rollouts
+    # the verdict of a sequential gate, and the examples that it saved
+    "report": (9068, 6273),  # columns of notes, and notes in transcripts; calls of rollouts
     "results": (5, 2),
     # names of arguments are matched to fields of the state once
     "rubrics": (3200, 1920),  # judge.openai; judges that sync functions ask; judges called from other loops
@@ -142,9 +145,11 @@ LINES = {
     # sources whose prefix alone is an environment
     # arguments of environment sources that need trust
     # arguments of executors, and one process a core
-    "settings": (4772, 3160),  # messages that spell settings as Python calls do
+    # the settings of a sequential gate, and a module of settings that end a run early
+    "settings": (4837, 3206),  # messages that spell settings as Python calls do
     "state": (3, 1),
-    "stats": (4197, 2413),  # figures of a run; tables of scattered indices take little memory
+    # the sequential gate: its rule, and control variates in confidence sequences
+    "stats": (4495, 2600),  # figures of a run; tables of scattered indices take little memory
     # queries over rollouts; errors with setting and remedy as fields, an argument a line; imports as run folders
     # notes of people; hostile indices in a journal take little memory
     # usual lines become records quickly, with the types of their fields checked by position; lines read in blocks
@@ -153,7 +158,8 @@ LINES = {
     # figures of a run
     # the expected number of keys of a journal
     # optional last fields of lines
-    "store": (7206, 4485),  # calls of rollouts; imports as run folders; the query language; the schema beside the runs
+    # the baseline's scores in the manifest
+    "store": (7238, 4511),  # calls of rollouts; imports as run folders; the query language; the schema beside the runs
     "tools": (1500, 970),  # sessions of stateless MCP servers
     "types": (3, 1),
     "usercode": (

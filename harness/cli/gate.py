@@ -11,7 +11,7 @@ from pathlib import Path
 import typer
 
 from harness.cli.compare import CLUSTER_HELP, METRIC_HELP, compared
-from harness.cli.derived import OUTPUT, RUN, SETTINGS, DerivedOptions, found_run, of_new_run, override, settings_of
+from harness.cli.derived import OUTPUT, RUN, SETTINGS, DerivedOptions, found_run, override, settings_of
 from harness.cli.gate_verdict import COVERAGE, GateView, write_reports
 from harness.cli.grouped import argument as positional
 from harness.cli.grouped import command_of, option, switch
@@ -171,7 +171,9 @@ def _settings(baseline: RunDir, options: GateOptions) -> tuple[Resolution, bool]
         )
     source = f"--against {options.against}"
     ours = [
-        *of_new_run(folder, options.output_dir),
+        override(("save", "output_dir"), options.output_dir, "--output-dir"),
+        override(("save", "save_to_hf_hub"), False, source),
+        override(("save", "save_results"), True, source),
         override(("env", "gate"), str(folder.path.resolve()), source),
         override(("env", "margin"), options.margin, f"--margin {options.margin:g}"),
         override(("env", "until_ci"), None, source),

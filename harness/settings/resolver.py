@@ -17,6 +17,7 @@ from harness.settings import budget
 from harness.settings.built_in import BUILT_INS, built_in
 from harness.settings.classic_keys import usable
 from harness.settings.command_line import ENDPOINTS_PATH, ENV_DIR_PATH, Override, command_line, parse_set
+from harness.settings.early_stopping import check_gate, derive_sampling
 from harness.settings.endpoint_selection import Layers, RunEndpoints, serve, serving_notices
 from harness.settings.endpoints import Registry, load_registry
 from harness.settings.environment_lookup import require_environment
@@ -322,63 +323,13 @@ def _derive(merged: Layer, entry: SuiteEntry, found: FoundEnvironment) -> Layer:
     if entry.label:
         name = LayerValue(NAME.path, f"{name.value}[{entry.label}]", Origin("eval", entry.place.of("sweep")))
     derived[NAME.path] = name
-    _derive_sampling(derived)
-    _check_gate(derived)
+    derive_sampling(derived)
+    check_gate(derived)
     bound = merged["model", "max_concurrent"]
     for path in _DERIVED_BOUNDS:
         source = f"model.max_concurrent ({bound.origin.source})"
         derived.setdefault(path, LayerValue(path, bound.value, Origin(bound.origin.layer, source)))
     return derived
-
-
-def _derive_sampling(derived: dict[KeyPath, LayerValue]) -> None:
-    """Defaults for `until_ci`: all examples once, in random order; explicit settings win."""
-    until = derived["env", "until_ci"]
-    if until.value is None:
-        return
-    source = f"env.until_ci ({until.origin.source})"
-    for key, value in (("shuffle", True), ("num_examples", -1), ("rollouts_per_example", 1)):
-        if derived["env", key].origin.layer in ("builtin", "package"):
-            derived["env", key] = LayerValue(("env", key), value, Origin("builtin", source))
-    if not derived["env", "shuffle"].value:
-        raise ConfigError(
-            f"{source} needs examples in random order, but {derived['env', 'shuffle'].origin.source} takes the first "
-            "ones; remove one of the two settings"
-        )
-    _check_scores(derived, source)
-
-
-def _check_scores(derived: Mapping[KeyPath, LayerValue], source: str) -> None:
-    """Raise an error if a setting that needs the scores during a run has them only at its end."""
-    if not derived["env", "interleave_scoring"].value:
-        raise ConfigError(
-            f"{source} needs scores during the run, but "
-            f"{derived['env', 'interleave_scoring'].origin.source} scores at the end of the run; remove one "
-            "of the two settings"
-        )
-
-
-def _check_gate(derived: Mapping[KeyPath, LayerValue]) -> None:
-    """Raise an error if a run with a sequential gate lacks a margin, or has a setting that excludes the gate."""
-    gate, margin, until = (derived["env", key] for key in ("gate", "margin", "until_ci"))
-    if gate.value is None:
-        return
-    source = f"env.gate ({gate.origin.source})"
-    if margin.value is None:
-        raise ConfigError(
-            f"{source} needs a margin, which is the acceptable loss of mean reward",
-            remedy="add {margin}, such as 0.05",
-        )
-    if until.value is not None:
-        raise ConfigError(
-            f"{source} and {until.origin.source} are two rules for ending a run early; remove one of the two settings"
-        )
-    if not derived["save", "save_results"].value:
-        kept = derived["save", "save_results"].origin.source
-        raise ConfigError(
-            f"{source} needs the journal of the run, but {kept} saves none; remove one of the two settings"
-        )
-    _check_scores(derived, source)
 
 
 def settings_of(merged: Layer) -> tuple[RunSettings, dict[str, Origin]]:

@@ -1,10 +1,10 @@
 """The sequential gate: examples run in random order, and once it is decided whether the candidate's mean over all of
 them is worse than the baseline's by more than a margin, no further example starts.
 
-The baseline's scores of all examples are known, so only the candidate's mean over these examples is estimated. The
-baseline's scores are a control variate (`sequences`): what they say beforehand is no news. The claim is about the whole
-run: in at most 2.5 % of runs a candidate passes although the whole run would have measured a loss of the margin or
-more, and in at most 2.5 % it fails although the whole run would have measured less."""
+The baseline's scores of all examples are known, so only the candidate's mean over these examples is estimated, with the
+baseline's scores as a control variate (`sequences`). The claim is about the whole run: in at most 2.5 % of runs a
+candidate passes although the whole run would have measured a loss of the margin or more, and in at most 2.5 % it fails
+although the whole run would have measured less."""
 
 from __future__ import annotations
 

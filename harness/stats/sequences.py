@@ -67,7 +67,7 @@ class ConfidenceSequence:
     Source: Waudby-Smith & Ramdas 2024, arXiv 2010.09686, § 4 and 5 (betting, without replacement);
     Waudby-Smith, Arbour, Sinha, Kennedy & Ramdas 2024, arXiv 2103.06476 (asymptotic). With a control variate, the bets
     are on value − slope · (control − mean of the controls that remain): the second term has the expectation 0, so the
-    bets stay fair, whatever slope the values so far suggest.
+    bets stay fair for any slope that depends on earlier values only.
     """
 
     def __init__(
@@ -219,7 +219,7 @@ class _Control:
 
     @property
     def excess(self) -> float:
-        """What the mean of the values so far exceeds that of the population by, according to the numbers."""
+        """Estimated mean of the values so far minus that of the population, according to the numbers."""
         return self.slope * (self._sum / self._count - self._mean) if self._count else 0.0
 
     def shift(self, number: float) -> _Shift:

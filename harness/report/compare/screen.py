@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from rich.text import Text
 
 from harness.report import numerals
-from harness.report.compare.sides import ComparedRun, Match, early_cause
+from harness.report.compare.sequential import early_cause
+from harness.report.compare.sides import ComparedRun, Match
 from harness.report.layout import LEAST_NAME, Column, Group, grid, head, prose
 from harness.report.text import clean, fit
 from harness.stats.averages import macro_mean

@@ -10,8 +10,9 @@ from harness.core.types import JsonDict
 from harness.report import numerals
 from harness.report.compare.sides import ComparedRun, Match
 from harness.stats.hypotheses import Verdict, non_inferiority
+from harness.store.manifest import Manifest
 
-__all__ = ["GateRule", "Verdict", "edge", "retry_command", "saved_by", "sequential_ruling"]
+__all__ = ["GateRule", "Verdict", "early_cause", "edge", "retry_command", "saved_by", "sequential_ruling"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +23,11 @@ class GateRule:
     """Largest loss of mean reward that is tolerated."""
     min_coverage: float
     """Minimum share of planned rollouts that must have a score."""
+
+
+def early_cause(manifest: Manifest) -> str:
+    """Name of what ended a run early, for sentences about runs that did."""
+    return "a sequential gate" if manifest.gate else "--until-ci"
 
 
 def edge(rule: GateRule) -> str:

@@ -224,11 +224,6 @@ def read_side(run: RunDir, measure: str = REWARD, *, cluster: str | None = None)
     return side
 
 
-def early_cause(manifest: Manifest) -> str:
-    """Name of what ended a run early, for sentences about runs that did."""
-    return "a sequential gate" if manifest.gate else "--until-ci"
-
-
 def rollouts_of(side: ComparedRun, key: str) -> list[Outcome]:
     """Rollouts of one example that have an outcome."""
     recorded = side.recorded

@@ -12,8 +12,16 @@ from rich.text import Text
 
 from harness.core.types import JsonDict
 from harness.report import numerals
-from harness.report.compare.sequential import GateRule, Verdict, edge, retry_command, saved_by, sequential_ruling
-from harness.report.compare.sides import ComparedRun, Match, early_cause, match_json, worst_case
+from harness.report.compare.sequential import (
+    GateRule,
+    Verdict,
+    early_cause,
+    edge,
+    retry_command,
+    saved_by,
+    sequential_ruling,
+)
+from harness.report.compare.sides import ComparedRun, Match, match_json, worst_case
 from harness.report.layout import Column, grid, prose
 from harness.report.text import clean
 from harness.stats.difference import LEAST_COMMON, limits_of
