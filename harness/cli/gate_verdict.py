@@ -56,13 +56,17 @@ def verdicts_of(runs: Sequence[tuple[RunDir, Manifest]], min_coverage: float = C
     by_margin: dict[float, list[tuple[RunDir, Manifest]]] = {}
     for run, manifest in runs:
         margin = number(manifest.gate.get("margin"))
-        if margin is not None and not manifest.derived:
+        if margin is not None and margin >= 0 and not manifest.derived:
             by_margin.setdefault(margin, []).append((run, manifest))
     found: list[GateVerdict] = []
     for margin, group in by_margin.items():
         rule = GateRule(margin, min_coverage)
         matches = [
-            match(manifest.name or manifest.env_id, read_side(run), read_side(RunDir(Path(str(manifest.gate["path"])))))
+            match(
+                manifest.name or manifest.env_id,
+                read_side(run),
+                read_side(RunDir(Path(str(manifest.gate.get("path"))))),
+            )
             for run, manifest in group
         ]
         found.append(GateVerdict(rule, apply_rules(adjust(matches), rule)))

@@ -84,7 +84,7 @@ def _say_done(folder: RunDir, manifest: Manifest, unscored: int, *, as_json: boo
         from harness.cli.gate_verdict import exit_code_of, json_of, print_verdicts, verdicts_of
 
         found = verdicts_of([(folder, manifest)])
-        code, fields = exit_code_of(found), {"gate": json_of(found)}
+        code, fields = exit_code_of(found), {"gate": json_of(found)} if found else {}
         print_verdicts(found, make_console(stderr=as_json))
     else:
         code, fields = 0, {}

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 from harness.core.records import JUDGEMENTS, Failed, Generated, Scored
+from harness.core.safe_text import clean
 from harness.core.types import Usage
 from harness.stats.paired_target import PairedAim
 from harness.stats.scores import LARGEST_SCORE, Details, ScoreTable
@@ -124,7 +125,9 @@ def aim_of(manifest: Manifest) -> Aim | None:
         margin, scores = number(manifest.gate.get("margin")), _baseline_scores(manifest.gate.get("scores"))
         if limits is None or margin is None or margin < 0 or len(scores) != examples:
             return None
-        baseline = str(manifest.gate.get("baseline"))
+        if not -LARGEST_SCORE <= limits[0] < limits[1] <= LARGEST_SCORE:
+            return None
+        baseline = clean(manifest.gate.get("baseline"), 100)
         return PairedAim(math.inf, len(scores), int(rollouts), limits, is_derived, margin, scores, baseline)
     half_width = number(manifest.settings.get("env.until_ci"))
     if not half_width or half_width <= 0:
