@@ -59,10 +59,6 @@ class Manifest:
     """Id of the run that this one was made from (replayed, rescored), if any."""
     derived: JsonDict = field(default_factory=dict[str, Any])
     """How the run was made from its parent (`how`, `parent`, `path`, …); empty for other runs."""
-    gate: JsonDict = field(default_factory=dict[str, Any])
-    """Baseline of a sequential gate: `baseline` (its id), `path`, `model`, `margin`, `order` (seed of the order of the
-    examples) and `scores` (the baseline's mean of each example of the plan, in order; the lowest and highest possible
-    one where scores are missing). Empty for other runs."""
     suite: str | None = None
     """Id of the run's suite; None if it has no suite."""
     budget: JsonDict = field(default_factory=dict[str, Any])
@@ -71,6 +67,10 @@ class Manifest:
     given_up: JsonDict = field(default_factory=dict[str, Any])
     """Usage of abandoned rollouts, which have no line in the journal: a `Usage`, summed over all attempts; may be
     empty."""
+    gate: JsonDict = field(default_factory=dict[str, Any])
+    """Baseline of a sequential gate: `baseline` (its id), `path`, `model`, `margin`, `order` (seed of the order of the
+    examples) and `scores` (the baseline's mean of each example of the plan, in order; the lowest and highest possible
+    one where scores are missing). Empty for other runs."""
     note: str = ""
     """Reason for an early end; "" if there is no reason."""
     schema_version: int = SCHEMA_VERSION
