@@ -57,7 +57,8 @@ LINES = {
     # examples of bench items and bench trend
     # options of bench compare for places and equality
     # examples of bench judge
-    "cli": (10140, 6981),
+    # bench gate that asks a model itself, and verdicts below the results of runs
+    "cli": (10451, 7197),
     # a dict of the keys that were added last; log-probabilities of a reply
     # the number of a key, and of one that was added
     # imported runs without messages or times
@@ -75,7 +76,8 @@ LINES = {
     # settings of an executor without one; a process whose computer is lost while it loads
     # clusters that the environment declares
     # the rows of chosen examples
-    "engine": (7767, 5308),  # executors and listeners of plugins; a backlog with less work than a queue of asyncio
+    # the baseline of a sequential gate, and checks that it can be compared
+    "engine": (7915, 5428),  # executors and listeners of plugins; a backlog with less work than a queue of asyncio
     # MachineEnv and its tools
     # a hook around the turns on a machine; errors of verify after a limit
     # a machine that failed is never verified; texts of models that no program can have
@@ -144,7 +146,8 @@ LINES = {
     # pass rates with intervals in every table, pass rates of comparisons, clusters
     # rankings of all runs, their columns in reports and tables; verdicts on equality
     # labels of people beside scores, and the mean that they correct, in all formats of a report
-    "report": (9315, 6441),  # columns of notes, and notes in transcripts; calls of rollouts
+    # the verdict of a sequential gate, and the examples that it saved
+    "report": (9068, 6273),  # columns of notes, and notes in transcripts; calls of rollouts
     "results": (5, 2),
     # names of arguments are matched to fields of the state once
     "rubrics": (3200, 1920),  # judge.openai; judges that sync functions ask; judges called from other loops
@@ -164,13 +167,15 @@ LINES = {
     # arguments of executors, and one process a core
     # the k of pass@k, the key of clusters
     # example_ids
-    "settings": (4787, 3170),  # messages that spell settings as Python calls do
+    # the settings of a sequential gate, and a module of settings that end a run early
+    "settings": (4837, 3206),  # messages that spell settings as Python calls do
     "state": (3, 1),
     # clusters of runs, their pass rates and plans; pass rates of an example
     # statistics of examples, subsets that rank models, the e-process for drift
     # places of models and groups; equality within a margin; control variates
     # means corrected by labels of clustered rollouts with probabilities, kappa with an interval
-    "stats": (4518, 2581),  # figures of a run; tables of scattered indices take little memory
+    # the sequential gate: its rule, and control variates in confidence sequences
+    "stats": (4495, 2600),  # figures of a run; tables of scattered indices take little memory
     # queries over rollouts; errors with setting and remedy as fields, an argument a line; imports as run folders
     # notes of people; hostile indices in a journal take little memory
     # usual lines become records quickly, with the types of their fields checked by position; lines read in blocks
@@ -181,7 +186,8 @@ LINES = {
     # optional last fields of lines
     # labels of clusters
     # the record of rollouts that were drawn for labelling; several notes with one write
-    "store": (7374, 4571),  # calls of rollouts; imports as run folders; the query language; the schema beside the runs
+    # the baseline's scores in the manifest
+    "store": (7238, 4511),  # calls of rollouts; imports as run folders; the query language; the schema beside the runs
     "tools": (1500, 970),  # sessions of stateless MCP servers
     "types": (3, 1),
     "usercode": (
@@ -253,7 +259,6 @@ LONG_SIGNATURES = {
     "harness/cli/report.py:report",
     "harness/cli/evaluate.py:aevaluate",
     "harness/cli/compare.py:compare",
-    "harness/cli/compare.py:gate",
     "harness/cli/compare.py:power",
     "harness/cli/runs.py:list_runs",
     "harness/cli/runs_show.py:show",

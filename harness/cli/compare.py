@@ -1,5 +1,5 @@
-"""Implement `bench compare`, `bench gate` and `bench power`: find differences between runs, decide whether a candidate
-may replace its baseline, and plan sample sizes. `report.compare` does the statistics."""
+"""Implement `bench compare` and `bench power`: find differences between runs, and plan sample sizes. `report.compare`
+does the statistics."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from harness.cli.attempts import CLUSTER_HELP, attempts_option, check_attempts
 from harness.cli.grouped import flag, output_dir_flag, positional
 from harness.cli.output import write_fitted, write_json, write_result, write_text
 from harness.core.errors import UsageError
-from harness.report.compare import planning, sides, verdicts
+from harness.report.compare import planning, sides
 from harness.report.compare.equal import with_equality
 from harness.report.compare.pairing import finished_runs, measures_of, pairs_of
 from harness.report.compare.ranking import ranking_lines, rankings_json, rankings_of
@@ -30,10 +30,8 @@ from harness.settings.wording import suggestion
 from harness.stats.difference import adjust
 from harness.stats.hypotheses import p_of_interval
 from harness.stats.passk import pass_measures
-from harness.store.atomic import atomic_write
 from harness.store.clusters import shared_key
 from harness.store.find_runs import choose, find_run
-from harness.store.invocations import suite_of
 from harness.store.manifest import Manifest
 from harness.store.rundir import RunDir
 
@@ -51,10 +49,6 @@ ALL_HELP = (
 ENV_HELP = "With --all: the newest finished run of each model on this environment; a part of its name, or a pattern."
 TABLES = ("md", "latex", "csv")
 FLIPS = 10
-CANDIDATE_HELP = "Run or suite to check."
-BASELINE_HELP = "Run or suite to compare with."
-COVERAGE_HELP = "Minimum share of rollouts that are scored, and of examples that are paired."
-COVERAGE = 0.98
 FROM_HELP = "A run like the planned ones: shows how much examples, and rollouts of an example, differ."
 AGAINST_HELP = "A run of another model on the same examples: shows how much two models differ by example."
 CORRELATION_HELP = "Without --against: of two models' true scores over examples. [0, which is cautious]"
@@ -221,59 +215,6 @@ def _transcripts(matches: Sequence[Match], most: int, width: int) -> Iterator[Te
                 yield from (Text(), Text(f"=== {label}", "bold"))
                 rollouts = sides.rollouts_of(side, flip.key)
                 yield from (Text(line) for line in transcript(rollouts[0].example, rollouts, width))
-
-
-def gate(  # noqa: PLR0913 - a command's options are its parameters
-    candidate: str = positional("CANDIDATE", CANDIDATE_HELP, ...),
-    baseline: str = flag("--baseline RUN|SUITE", BASELINE_HELP, ...),
-    margin: float = flag("--margin X", "Acceptable loss of reward.", ...),
-    min_coverage: float = flag("--min-coverage X", COVERAGE_HELP, COVERAGE),
-    metric: str | None = flag("--metric NAME", METRIC_HELP),
-    cluster: str | None = flag("--cluster KEY", CLUSTER_HELP),
-    junit_file: Path | None = flag("--junit FILE", "Write a JUnit XML report as well."),
-    markdown_file: Path | None = flag("--markdown FILE", "Write a comment for a pull request as well."),
-    as_json: bool = flag("--json", "Print it all as JSON on stdout.", False),
-    output_dir: Path = output_dir_flag(),
-) -> None:
-    """Check whether a candidate is worse than its baseline by more than a margin.
-
-    Exit code 0: not worse; 1: worse, or too few rollouts were scored; 3: too few examples to decide; 2: wrong usage.
-
-    To pass, the whole 95 % interval of the paired difference must lie above −MARGIN, so that an imprecise measurement
-    never passes a candidate. In a suite, every environment must pass.
-    """
-    if not 0 <= margin < float("inf"):
-        raise UsageError(f"--margin {margin:g}: the margin is the acceptable loss of reward; it must be 0 or more")
-    if not 0 <= min_coverage <= 1:
-        raise UsageError(f"--min-coverage {min_coverage:g}: must be a share of the rollouts, from 0 to 1")
-    hint = _suite_hint(baseline, candidate, output_dir)
-    found = compared([baseline, candidate], output_dir, Measured(metric, cluster=cluster))
-    if found.unmatched:
-        raise UsageError(f"candidate and baseline must contain the same runs: {' '.join([*found.unmatched, *hint])}")
-    rule = verdicts.GateRule(margin, min_coverage)
-    rulings = verdicts.apply_rules(found.matches, rule)
-    for file, text in ((junit_file, verdicts.junit), (markdown_file, verdicts.markdown)):
-        if file is not None:
-            is_private = any(side.manifest.is_private for side in found.sides)
-            atomic_write(file, text(rulings, rule), private=is_private)
-    lines = partial(verdicts.verdict_lines, rulings, rule)
-    write_result(lines, verdicts.gate_json(rulings, rule), as_json=as_json)
-    for line in hint:
-        typer.echo(f"note: {line}", err=True)
-    raise typer.Exit(verdicts.EXIT_CODES[verdicts.overall(rulings)])
-
-
-def _suite_hint(baseline: str, candidate: str, output_dir: Path) -> list[str]:
-    """Name the suites of candidate and baseline if single runs of suites were given."""
-    words: list[str] = []
-    for role, name in (("the candidate", candidate), ("the baseline", baseline)):
-        chosen = choose(output_dir, [name])
-        if len(chosen.runs) + len(chosen.gone) + len(chosen.failed) == 1:
-            suite = suite_of(chosen.runs[0], output_dir)
-            if suite is not None:
-                count = len(suite.names) + len(suite.failed)
-                words.append(f"{role} is one of the {count} runs of the suite {suite.id}; that id names all of them.")
-    return words
 
 
 def power(  # noqa: PLR0913 - a command's options are its parameters

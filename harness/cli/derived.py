@@ -74,11 +74,12 @@ def overrides(given: Mapping[str, object]) -> list[Override]:
             group, _ = path = BY_FLAT_NAME[key].path
             entry = command_line({key: value})[path]
             keys = _BOUNDS if key == "max_concurrent" else (key,)
-            found += [_override((group, name), entry.value, entry.origin.source) for name in keys]
+            found += [override((group, name), entry.value, entry.origin.source) for name in keys]
     return found
 
 
-def _override(path: tuple[str, str], value: object, source: str) -> Override:
+def override(path: tuple[str, str], value: object, source: str) -> Override:
+    """Return the override of one setting, with the origin of its value."""
     return Override(source, {path: LayerValue(path, value, Origin("set", source))})
 
 
@@ -189,15 +190,15 @@ def of_new_run(folder: RunDir, output_dir: str) -> list[Override]:
     made = "derived from a recorded run"
     return [
         *in_place(folder, output_dir),
-        _override(("save", "save_to_hf_hub"), False, made),
-        _override(("save", "save_results"), True, made),
+        override(("save", "save_to_hf_hub"), False, made),
+        override(("save", "save_results"), True, made),
     ]
 
 
 def in_place(folder: RunDir, output_dir: str) -> list[Override]:
     """Return the override that keeps a run in its folder, since the recorded path may be relative to another working
     directory."""
-    return [_override(("save", "output_dir"), home_of(folder, output_dir), IN_PLACE)]
+    return [override(("save", "output_dir"), home_of(folder, output_dir), IN_PLACE)]
 
 
 def home_of(folder: RunDir, output_dir: str) -> str:

@@ -61,7 +61,7 @@ EXAMPLES: Mapping[str, tuple[str, tuple[str, ...]]] = {
         "docs/guides/comparing.md",
         (
             "bench gate latest --baseline RUN_A --margin 0.02",
-            "bench gate latest --baseline RUN_A --margin 0.02 --junit gate.xml",
+            "bench gate --against RUN_A --sequential -m MODEL --margin 0.02",
         ),
     ),
     "bench power": ("docs/guides/comparing.md", ("bench power --from latest --mde 0.05", "bench power --from latest")),

@@ -66,7 +66,8 @@ def execute(
         evaluation: The evaluation of these runs, if it has more than their settings, such as environments or keys.
 
     Returns:
-        The exit code: 0 done; 1 a run stopped early or scored nothing, or a push failed; 130 interrupted.
+        The exit code: 0 done; 1 a run stopped early or scored nothing, or a push failed; 130 interrupted; for runs with
+        a sequential gate that are done, that of `bench gate`.
 
     Raises:
         UsageError: the request is invalid, so nothing was started.
@@ -105,7 +106,7 @@ def execute(
         is_well = view.show(runs, _reports(runs, errors, budget, is_short=options.json or options.quiet), options)
     except OSError as error:  # such as a full disk behind stdout: the results themselves are saved
         raise StoreError(f"cannot write to the terminal or file that shows the results: {error.strerror}") from error
-    return INTERRUPTED if interrupted else int(bool(failures) or not is_well)
+    return INTERRUPTED if interrupted else int(bool(failures) or not is_well) or view.gate_code
 
 
 def _reports(

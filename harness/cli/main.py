@@ -41,7 +41,7 @@ COMMANDS = {
     "export": own_command("export:export", "Write a run in the format of another tool.", RESULTS),
     "import": own_command("import_results:import_results", "Import results of another tool as runs.", RESULTS),
     "compare": own_command("compare:compare", "Compare runs: differences, examples and certainty.", RESULTS),
-    "gate": own_command("compare:gate", "Check that a run is not worse than another; for CI.", RESULTS),
+    "gate": own_command("gate:app", "Check that a run is not worse than another; for CI.", RESULTS),
     "power": own_command("compare:power", "Compute the examples needed to find a difference.", RESULTS),
     "report": own_command("report:report", "Write a page of runs to publish: HTML, Markdown or JSON.", RESULTS),
     "push": own_command("push:push", "Push a recorded run to the Hugging Face Hub.", RESULTS),

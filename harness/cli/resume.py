@@ -61,8 +61,7 @@ def resume(options: ResumeOptions) -> int:
     if is_whole and not options.sets and not (options.retry_failed and unscored):
         with contextlib.suppress(StoreError):  # a read-only folder stays as it is
             tidy(folder)
-        _say_done(folder, manifest, unscored, as_json=options.json)
-        return 0
+        return _say_done(folder, manifest, unscored, as_json=options.json)
     resolution = settings_of(folder, options, in_place(folder, options.output_dir))
     print_notices(resolution.notices)
     is_ours = check_trust(folder, resolution, trusted=options.trust, asks_model=asks_model)
@@ -74,11 +73,21 @@ def resume(options: ResumeOptions) -> int:
     return execute_derived(resolution, chosen, _derivation(folder, manifest, options.output_dir))
 
 
-def _say_done(folder: RunDir, manifest: Manifest, unscored: int, *, as_json: bool) -> None:
-    """Report that the run is complete, and suggest further commands."""
+def _say_done(folder: RunDir, manifest: Manifest, unscored: int, *, as_json: bool) -> int:
+    """Report that the run is complete, and suggest further commands. Returns the exit code, which for a run with a
+    sequential gate is that of its verdict."""
     import shlex
 
-    from harness.report.text import clean
+    from harness.report.text import clean, make_console
+
+    if manifest.gate and not manifest.derived:
+        from harness.cli.gate_verdict import exit_code_of, json_of, print_verdicts, verdicts_of
+
+        found = verdicts_of([(folder, manifest)])
+        code, fields = exit_code_of(found), {"gate": json_of(found)} if found else {}
+        print_verdicts(found, make_console(stderr=as_json))
+    else:
+        code, fields = 0, {}
 
     summary = folder.known_summary() or {}
     if as_json:
@@ -91,8 +100,8 @@ def _say_done(folder: RunDir, manifest: Manifest, unscored: int, *, as_json: boo
             "note": "nothing is left to do",
             "summary": summary,
         }
-        typer.echo(json.dumps({"runs": [report]}, indent=2))
-        return
+        typer.echo(json.dumps({"runs": [report], **fields}, indent=2))
+        return code
     typer.echo(
         f"{clean(folder.path, 2000)} is done: {summary.get('num_rollouts', 0):,} of {summary.get('planned', 0):,} "
         "rollouts have an outcome, and nothing is left to do"
@@ -100,6 +109,7 @@ def _say_done(folder: RunDir, manifest: Manifest, unscored: int, *, as_json: boo
     if unscored:
         again = f"bench resume {shlex.quote(str(folder.path))} --retry-failed"
         typer.echo(f"{unscored:,} of them {'is' if unscored == 1 else 'are'} unscored; to try again: {again}")
+    return code
 
 
 def _derivation(folder: RunDir, manifest: Manifest, output_dir: str) -> Derivation:

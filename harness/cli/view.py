@@ -7,6 +7,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from harness.cli.options import RunOptions
 from harness.core.records import Failed, Generated, Scored
@@ -20,6 +21,9 @@ from harness.report.runs import GO_ON, PUBLISH, Step, next_steps
 from harness.report.text import PlainConsole, clean, make_console
 from harness.settings.wording import MASK
 from harness.store.journal_index import Recorded
+
+if TYPE_CHECKING:
+    from harness.cli.gate_verdict import GateVerdict
 
 _RESUME_OPTIONS = ("--resume", "--retry-failed", "--fresh")
 
@@ -35,6 +39,10 @@ class View:
     """The live display, set before anything is loaded."""
     budget: Budget
     """The budget of the evaluation, set together with `display`."""
+    min_coverage: float | None = None
+    """Minimum share of rollouts with a score in a sequential gate; None for the default."""
+    verdicts: Sequence[GateVerdict] = ()
+    """Verdicts of the runs with a sequential gate, once all of these are done."""
 
     def admit(self, runs: Sequence[LiveRun | FailedRun]) -> None:
         """Check the runs before any request is sent or folder is created; raise an error to reject them."""
@@ -52,6 +60,7 @@ class View:
     def show(self, runs: Sequence[LiveRun | FailedRun], reports: Sequence[RunReport], options: RunOptions) -> bool:
         """Print the results; return whether all runs succeeded."""
         ready = [run for run in runs if isinstance(run, LiveRun)]
+        self._decide(ready)
         if options.json:
             document = result_json(reports, self.budget_json(), **self.json_fields(ready))
             sys.stdout.buffer.write(document)
@@ -59,12 +68,39 @@ class View:
         console = make_console(stderr=options.json)
         final_table(self.with_steps(reports, options.command), console)
         self.show_more(ready, console)
+        if self.verdicts:
+            from harness.cli.gate_verdict import print_verdicts
+
+            print_verdicts(self.verdicts, console)
         return all(each.state == "done" and each.summary and each.summary.scored for each in reports)
 
     def json_fields(self, runs: Sequence[LiveRun]) -> JsonDict:
         """Return further fields for the result as JSON."""
         suite = next((run.manifest.suite for run in runs if run.is_saved), None)
-        return {} if suite is None else {"suite": suite}
+        fields: JsonDict = {} if suite is None else {"suite": suite}
+        if self.verdicts:
+            from harness.cli.gate_verdict import json_of
+
+            fields["gate"] = json_of(self.verdicts)
+        return fields
+
+    def _decide(self, runs: Sequence[LiveRun]) -> None:
+        """Apply the gate to the runs that have one, if all of these are done."""
+        gated = [run for run in runs if run.manifest.gate and not run.manifest.derived]
+        if gated and all(run.progress.state == "done" for run in gated):
+            from harness.cli.gate_verdict import COVERAGE, verdicts_of
+
+            least = COVERAGE if self.min_coverage is None else self.min_coverage
+            self.verdicts = verdicts_of([(run.folder, run.manifest) for run in gated], least)
+
+    @property
+    def gate_code(self) -> int:
+        """Exit code of the verdicts; 0 without any."""
+        if not self.verdicts:
+            return 0
+        from harness.cli.gate_verdict import exit_code_of
+
+        return exit_code_of(self.verdicts)
 
     def with_steps(self, reports: Sequence[RunReport], command: str) -> Sequence[RunReport]:
         """Change the suggested next steps: if several runs were interrupted, one command resumes them all, unless a

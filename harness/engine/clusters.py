@@ -36,15 +36,17 @@ def declared_clusters(
             raise EnvironmentFault(f"{source} must be a string, not {key!r}")
     if not key:
         return "", {}
-    if not is_derived and resolved.settings.env.until_ci is not None:
+    for name in ("until_ci", "gate"):
+        if is_derived or getattr(resolved.settings.env, name) is None:
+            continue
         words = Message(
-            "{until} assumes that examples are independent, but by {source} those with the same {key} resemble each "
+            "{rule} assumes that examples are independent, but by {source} those with the same {key} resemble each "
             "other",
-            until=resolved.origins["env.until_ci"].source,
+            rule=resolved.origins[f"env.{name}"].source,
             source=source,
             key=key,
         )
-        raise ConfigError(words, remedy="remove {until_ci}, or set {cluster_key} to none")
+        raise ConfigError(words, remedy=f"remove {{{name}}}, or set {{cluster_key}} to none")
     labels = ClusterLabels(key)
     found = {example.index: labels.add(example, example.key) for example in examples}
     if not is_derived and (fault := labels.fault(resolved.env_id)):

@@ -301,8 +301,8 @@ def _end_early(progress: RunProgress) -> None:
         progress.note = f"ended early: {target.words()}; {saved:,} rollouts saved"
     elif target.outside is not None:
         progress.note = (
-            f"until_ci had no effect: a reward of {target.outside:g} is outside the rubric's range, so no confidence "
-            "interval could be computed"
+            f"{target.name} had no effect: a reward of {target.outside:g} is outside the rubric's range, so no "
+            "confidence interval could be computed"
         )
 
 

@@ -9,14 +9,14 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from harness.core.errors import ConfigError, EnvironmentFault
-from harness.core.keys import ExampleKeys, RolloutKeys, example_of
+from harness.core.keys import ExampleKeys, RolloutKeys, digest, example_of
 from harness.core.records import Example, Item
 from harness.core.types import JsonDict, value_class
 from harness.engine.environment_loader import inner_source, source_identity
 from harness.envs.environment import Environment
 from harness.models.wire import merge_sampling_args
 from harness.settings.resolver import ResolvedRun
-from harness.settings.schema import ROLLOUT_LIMITS
+from harness.settings.schema import ROLLOUT_LIMITS, EnvSettings
 
 _KEY_BYTES = 32
 """Size of a SHA-256 digest."""
@@ -62,6 +62,9 @@ class PlannedRollouts:
         self.is_group = environment.rubric.is_group
         self._environment = environment
         self._order = _order(chosen, settings.shuffle_seed if settings.shuffle else None, wanted)
+        if settings.gate is not None:
+            self._order = list(self._order)
+            random.Random(gate_seed(resolved, identity)).shuffle(self._order)
         self._keys = RolloutKeys({"env": identity["env"], "model": identity["model"]})
 
     @property
@@ -158,6 +161,21 @@ def _order(rows: Sequence[int], seed: int | None, wanted: int) -> Sequence[int]:
     return order[:wanted]
 
 
+def _order_identity(env: EnvSettings, rows: int) -> JsonDict:
+    chosen = {"example_ids": list(env.example_ids)} if env.example_ids else {}  # omitted without any
+    if env.gate is None:
+        return {"shuffle": env.shuffle, "shuffle_seed": env.shuffle_seed if env.shuffle else None, **chosen}
+    # The order of a sequential gate depends on the number of examples.
+    wanted = rows if env.num_examples == -1 else min(env.num_examples, rows)
+    return {"shuffle": env.shuffle, "shuffle_seed": env.shuffle_seed, "gate": wanted, **chosen}
+
+
+def gate_seed(resolved: ResolvedRun, identity: JsonDict) -> str:
+    """Return the seed of the order in which a sequential gate takes the examples. It depends on the model, so that
+    several candidates are not judged by the same first examples."""
+    return f"{resolved.settings.env.shuffle_seed} {digest(identity['model'])}"
+
+
 def identity_of(resolved: ResolvedRun, environment: Environment) -> JsonDict:
     """Return the identity of a run: all properties that can change its scores. Two runs may share a journal only if
     their identities are equal. Concurrency limits, retries, request timeouts, names of keys and the numbers of examples
@@ -179,11 +197,7 @@ def identity_of(resolved: ResolvedRun, environment: Environment) -> JsonDict:
             "urls": [] if resolved.is_reference else sorted({e.url.rstrip("/") for e in resolved.endpoints}),
             "sampling_args": merge_sampling_args(environment.sampling_args, model.sampling_args),
         },
-        "order": {
-            "shuffle": env.shuffle,
-            "shuffle_seed": env.shuffle_seed if env.shuffle else None,
-            **({"example_ids": list(env.example_ids)} if env.example_ids else {}),  # omitted without any, as above
-        },
+        "order": _order_identity(env, environment.row_count),
         "timeout": env.timeout,
         **({"limits": limits} if limits else {}),  # omitted without any, as above
         # In their redacted form: a header can choose another model, but a key in a header may change.

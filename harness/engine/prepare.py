@@ -19,6 +19,7 @@ from harness.engine.derived import Derivation, plan_from, take_over
 from harness.engine.executors import executor_entry
 from harness.engine.judges import JudgeBinding, identity_with, judges_of
 from harness.engine.load_environments import Loader
+from harness.engine.paired_gate import with_gate
 from harness.engine.plan import PlannedRollouts, identity_of
 from harness.engine.privacy import stay_private
 from harness.engine.progress import RunProgress
@@ -29,8 +30,9 @@ from harness.models.wire import check_settings_of_sampling
 from harness.reference.policies import parse_model
 from harness.settings.json_schema import suite_schema
 from harness.settings.resolver import ResolvedRun
+from harness.stats.paired_target import rule_of
 from harness.stats.summary import Summary
-from harness.stats.target import StoppingRule, finite_limits
+from harness.stats.target import finite_limits
 from harness.store.dataset import DatasetWriter
 from harness.store.find_runs import find_run
 from harness.store.journal_index import Recorded
@@ -244,11 +246,14 @@ def _load(resolved: ResolvedRun, progress: RunProgress, loader: Loader, start: S
         resolved, environment, rollouts.examples(), is_derived=start.derive is not None
     )
     manifest = replace(_manifest(plan, identity_with(identity, judges)), cluster_key=key)
+    if env.gate is not None and start.derive is None:
+        resolved, manifest = with_gate(resolved, manifest, rollouts)
+        plan = replace(plan, resolved=resolved)
     RowShape.of(manifest)  # refuse clashing column names before any request is paid
     progress.total = rollouts.total
     progress.limits = finite_limits(manifest.reward_range)
     aim = aim_of(manifest)
-    progress.target = None if aim is None else StoppingRule(aim)
+    progress.target = None if aim is None else rule_of(aim)
     return LiveRun(plan, progress, manifest)
 
 
@@ -282,6 +287,8 @@ def _locate(run: LiveRun, progress: RunProgress, taken: set[Path]) -> LiveRun:
             setting="resume",
             remedy="give each run its own `name`, or resume one at a time: {resume_command} RUN",
         )
+    if folder.id == run.manifest.gate.get("baseline"):
+        raise UsageError(Message("{gate} {path}: a run cannot be its own baseline", path=folder.path))
     taken.add(folder.path)
     run.lock = folder.lock()
     try:
@@ -391,6 +398,7 @@ def _manifest(plan: RunPlan, identity: JsonDict) -> Manifest:
         planned={"num_examples": rollouts.num_examples, "rollouts_per_example": rollouts.rollouts_per_example},
         parent=None if start.derive is None else start.derive.parent.id,
         derived={} if start.derive is None else start.derive.to_json(),
+        gate={} if start.derive is None else start.derive.parent.read_manifest().gate,
         suite=start.suite_id,
         budget=start.budget,
     )

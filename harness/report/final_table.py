@@ -231,7 +231,7 @@ def unfinished_words(given_up: JsonDict) -> list[str]:
 
 
 def _early(summary: Summary, note: str) -> list[str]:
-    """Remarks on the interval of a run that ended early (`--until-ci`), unless the run's note contains them."""
+    """Remarks on the interval of a run that ended early, unless the run's note contains them."""
     target = summary.target
     if target is None:
         return []

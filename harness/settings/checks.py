@@ -106,6 +106,13 @@ def printable(value: str) -> str:
     return value
 
 
+def run_name(value: str | None) -> str | None:
+    """Validate the name of a run, which must not be empty."""
+    if value is not None and not value.strip():
+        raise ValueError("must be the name of a run")
+    return None if value is None else printable(value)
+
+
 def env_id(value: str) -> str:
     """Validate the name or the path of an environment. The last part of a name must be usable as a module name."""
     if looks_like_path(value):

@@ -17,6 +17,7 @@ from harness.settings import budget
 from harness.settings.built_in import BUILT_INS, built_in
 from harness.settings.classic_keys import usable
 from harness.settings.command_line import ENDPOINTS_PATH, ENV_DIR_PATH, Override, command_line, parse_set
+from harness.settings.early_stopping import check_gate, derive_sampling
 from harness.settings.endpoint_selection import Layers, RunEndpoints, serve, serving_notices
 from harness.settings.endpoints import Registry, load_registry
 from harness.settings.environment_lookup import require_environment
@@ -42,7 +43,8 @@ _PLACE = ("api_base_url", "api_key_var")
 _DERIVED_BOUNDS = (("model", "max_concurrent_generation"), ("model", "max_concurrent_scoring"))
 _NEEDS: tuple[tuple[tuple[str, ...], tuple[str, ...], str], ...] = (
     (("hf_hub_dataset_name", "hf_public"), ("save_to_hf_hub",), "nothing is pushed"),
-    (("shuffle_seed",), ("shuffle",), "examples are taken in order"),
+    (("shuffle_seed",), ("shuffle", "gate"), "examples are taken in order"),
+    (("margin",), ("gate",), "there is no baseline"),
     (
         ("worker_memory_mb", "worker_vars"),
         ("workers", "isolate", "executor"),
@@ -321,38 +323,17 @@ def _derive(merged: Layer, entry: SuiteEntry, found: FoundEnvironment) -> Layer:
     if entry.label:
         name = LayerValue(NAME.path, f"{name.value}[{entry.label}]", Origin("eval", entry.place.of("sweep")))
     derived[NAME.path] = name
-    _derive_sampling(derived)
+    derive_sampling(derived)
     chosen, number = derived["env", "example_ids"], derived["env", "num_examples"]
     if chosen.value and number.origin.layer in ("builtin", "package"):
         source = f"env.example_ids ({chosen.origin.source})"
         derived["env", "num_examples"] = LayerValue(number.path, -1, Origin("builtin", source))
+    check_gate(derived)
     bound = merged["model", "max_concurrent"]
     for path in _DERIVED_BOUNDS:
         source = f"model.max_concurrent ({bound.origin.source})"
         derived.setdefault(path, LayerValue(path, bound.value, Origin(bound.origin.layer, source)))
     return derived
-
-
-def _derive_sampling(derived: dict[KeyPath, LayerValue]) -> None:
-    """Defaults for `until_ci`: all examples once, in random order; explicit settings win."""
-    until = derived["env", "until_ci"]
-    if until.value is None:
-        return
-    source = f"env.until_ci ({until.origin.source})"
-    for key, value in (("shuffle", True), ("num_examples", -1), ("rollouts_per_example", 1)):
-        if derived["env", key].origin.layer in ("builtin", "package"):
-            derived["env", key] = LayerValue(("env", key), value, Origin("builtin", source))
-    if not derived["env", "shuffle"].value:
-        raise ConfigError(
-            f"{source} needs examples in random order, but {derived['env', 'shuffle'].origin.source} takes the first "
-            "ones; remove one of the two settings"
-        )
-    if not derived["env", "interleave_scoring"].value:
-        raise ConfigError(
-            f"{source} needs scores during the run, but "
-            f"{derived['env', 'interleave_scoring'].origin.source} scores at the end of the run; remove one "
-            "of the two settings"
-        )
 
 
 def settings_of(merged: Layer) -> tuple[RunSettings, dict[str, Origin]]:

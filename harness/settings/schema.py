@@ -60,6 +60,7 @@ def _rollout_limit(kind: Kind, flag: str) -> CliOption:
 _CONFIG = ConfigDict(frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True)
 
 _Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+_Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 _OptionalAmount = Annotated[_Positive | None, BeforeValidator(checks.none_word)]
 _OptionalCount = Annotated[Annotated[int, Field(gt=0, lt=2**63)] | None, BeforeValidator(checks.none_word)]
 _Bound = Annotated[int, AfterValidator(checks.at_least_one_or("unlimited"))]
@@ -94,6 +95,14 @@ class EnvSettings(BaseModel):
     """Stop early when the confidence interval of the mean reward is at most plus or minus this, in units of the reward;
     the interval is valid in spite of early stopping. The defaults become all examples, in random order, once each.
     "none" is no early stopping."""
+    gate: Annotated[
+        str | None, AfterValidator(checks.run_name), BeforeValidator(checks.none_word), CliOption("string", ("--gate",))
+    ] = None
+    """Baseline of a sequential gate: a run or suite with the same examples. They are taken in random order, and no
+    further one starts once it is decided whether the run is worse than the baseline by more than `margin`. "none" is no
+    gate."""
+    margin: Annotated[_Amount | None, BeforeValidator(checks.none_word), CliOption("number", ("--margin",))] = None
+    """Acceptable loss of mean reward in a sequential `gate`, in units of the reward; 0 or more."""
     shuffle: Annotated[bool, CliOption("boolean", ("--shuffle",), off=("--no-shuffle",))] = False
     """Take the examples from a random permutation of the whole dataset instead of from its start."""
     shuffle_seed: Annotated[NonNegativeInt, CliOption("integer", ("--shuffle-seed",))] = 0

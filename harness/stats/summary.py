@@ -14,6 +14,7 @@ from harness.stats.clusters import Clusters, clustered_mean
 from harness.stats.distributions import nearest_rank
 from harness.stats.intervals import Estimate, mean_interval, missing_bounds, same, sample_std
 from harness.stats.methods import SUMMARY as METHODS
+from harness.stats.paired_target import rule_of
 from harness.stats.passk import (
     THRESHOLD_SLACK,
     Estimator,
@@ -107,8 +108,8 @@ class Summary:
     judge_usage: Usage | None = None
     """Usage of judges, which no other number includes; None if no judge was asked."""
     target: StoppingRule | None = None
-    """Set for a run that was stopped early because its mean was known precisely enough; `reward` then has its
-    interval."""
+    """Set for a run that was stopped early, because its mean was known precisely enough or its comparison with a
+    baseline was decided; `reward` then has its interval."""
     judge_unpriced: int = 0
     """Number of judge replies with unknown cost. If there are any, the cost in `judge_usage` is a lower bound."""
 
@@ -273,7 +274,7 @@ def _headline(
     """The reward of a run, and the rule by which it was stopped early, if it was. The interval of such a run needs
     independent examples, so there is none with clusters."""
     reward = spread(table.rewards(), finite_limits(reward_range), owners)
-    if aim is None or not (rule := _stopping_rule(table, aim)).ended_early:
+    if aim is None or not (rule := stopping_rule(table, aim)).ended_early:
         return reward, None
     reward = replace(reward, estimate=rule.estimate)
     return (reward if owners is None else _without_interval(reward, rule)), rule
@@ -289,9 +290,9 @@ def _pass_rates(
     return lambda k, estimator: pass_rate(passes, k, estimator)
 
 
-def _stopping_rule(table: ScoreTable, aim: Aim) -> StoppingRule:
+def stopping_rule(table: ScoreTable, aim: Aim) -> StoppingRule:
     """Build the early stopping rule of a run, and count all recorded outcomes in it."""
-    rule = StoppingRule(aim)
+    rule = rule_of(aim)
     for index, rewards, total in zip(table.examples(), table.rewards(), table.outcomes(), strict=True):
         for value in [*rewards, *[None] * (total - len(rewards))]:
             rule.count(index, value)

@@ -1,5 +1,6 @@
 """Early stopping: examples run in random order, and once the mean over all of them is known precisely enough, no
-further example starts. Uses the confidence sequences of `sequences`; the engine acts on the decision.
+further example starts. Uses the confidence sequences of `sequences`; the engine acts on the decision. `paired_target`
+has the rule that compares with a baseline.
 
 The estimated mean is that of the whole run, as if all examples had been run. Its interval remains valid although the
 run stops because of it; an ordinary interval would not."""
@@ -7,6 +8,7 @@ run stops because of it; an ordinary interval would not."""
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from harness.core.types import JsonDict
@@ -23,7 +25,7 @@ class Aim:
     """Condition for stopping early."""
 
     half_width: float
-    """Half-width of the interval, in units of the reward."""
+    """Half-width of the interval, in units of the reward; infinite if any will do."""
     examples: int
     """Number of examples in the whole run."""
     rollouts: int
@@ -53,6 +55,12 @@ def finite_limits(reward_range: tuple[float, float]) -> tuple[float, float] | No
     return reward_range if math.isfinite(low) and math.isfinite(high) and low < high else None
 
 
+def mean_within(values: Sequence[float], limits: tuple[float, float] | None) -> float:
+    """Return the mean of values within the limits, which it cannot leave by a rounding error either."""
+    mean = math.fsum(values) / len(values)
+    return mean if limits is None else min(limits[1], max(limits[0], mean))
+
+
 class StoppingRule:
     """Collects the outcomes of a run's rollouts, in any order, and decides when they are sufficient.
 
@@ -60,21 +68,27 @@ class StoppingRule:
         aim: Condition for stopping.
     """
 
+    name = "until_ci"
+    """Setting that asks for this rule."""
+
     def __init__(self, aim: Aim) -> None:
         self.aim = aim
         self.is_reached = False
-        """Whether the interval has ever been narrow enough."""
+        """Whether the run has ever been decided: here, whether the interval has been narrow enough."""
         self.outside: float | None = None
         """A value outside the limits, if there was one. Then the sequence is invalid, and the run is not stopped
         early."""
-        self._sequence = ConfidenceSequence(
-            aim.limits, planned=aim.planned, population=aim.examples if aim.limits else None
-        )
+        self._sequence = self._begin()
         self._next = 0
         self._open: dict[int, list[float | None]] = {}
         """Outcomes of examples that are not counted yet because an earlier example is still running."""
-        self.used = 0
+        self.used: int = 0
         """Number of examples in the interval."""
+
+    def _begin(self) -> ConfidenceSequence:
+        """Return the sequence of the values, before the first one."""
+        aim = self.aim
+        return ConfidenceSequence(aim.limits, planned=aim.planned, population=aim.examples if aim.limits else None)
 
     def count(self, index: int, reward: float | None) -> None:
         """Add the reward of a rollout of the plan's example `index`; None stands for a rollout without a score.
@@ -82,17 +96,22 @@ class StoppingRule:
         Examples count in the order of the plan and not of completion, since fast ones may be easier."""
         self._open.setdefault(index, []).append(reward)
         while len(self._open.get(self._next, ())) >= self.aim.rollouts:
-            rewards = [self._clamped(reward) for reward in self._open.pop(self._next) if reward is not None]
+            rewards = [None if each is None else self._clamped(each) for each in self._open.pop(self._next)]
             self._next += 1
-            if rewards and self.outside is None:
-                mean, limits = math.fsum(rewards) / len(rewards), self.aim.limits
-                self._sequence.add(mean if limits is None else min(limits[1], max(limits[0], mean)))
-                self.used += 1
-                if self.is_reached:
-                    continue
-                estimate = self._sequence.estimate
-                if estimate.low is not None and estimate.high is not None:
-                    self.is_reached = (estimate.high - estimate.low) / 2 <= self.aim.half_width
+            if self.outside is None:
+                self._take(self._next - 1, rewards)
+
+    def _take(self, _index: int, rewards: Sequence[float | None]) -> None:
+        """Add the rewards of the rollouts of one example, whose turn has come, and decide."""
+        known = [reward for reward in rewards if reward is not None]
+        if not known:
+            return
+        self._sequence.add(mean_within(known, self.aim.limits))
+        self.used += 1
+        if not self.is_reached:
+            estimate = self._sequence.estimate
+            if estimate.low is not None and estimate.high is not None:
+                self.is_reached = (estimate.high - estimate.low) / 2 <= self.aim.half_width
 
     @property
     def estimate(self) -> Estimate:

@@ -165,7 +165,8 @@ def results(manifest: Manifest, summary: JsonDict | None) -> list[tuple[str, str
     shown = NONE if interval is None else " to ".join(map(_number, interval))
     results = [(label, _number(reward.get("mean"))), ("95 % interval", shown)]
     if early := table(summary.get("until_ci")):
-        count_words = f"after {early.get('examples')} of {early.get('of_examples')} examples, by --until-ci"
+        cause = "a sequential gate" if manifest.gate else "--until-ci"
+        count_words = f"after {early.get('examples')} of {early.get('of_examples')} examples, by {cause}"
         results.append(
             ("ended early", f"{count_words}; the interval is a confidence sequence for the mean of all of them")
         )

@@ -67,6 +67,10 @@ class Manifest:
     given_up: JsonDict = field(default_factory=dict[str, Any])
     """Usage of abandoned rollouts, which have no line in the journal: a `Usage`, summed over all attempts; may be
     empty."""
+    gate: JsonDict = field(default_factory=dict[str, Any])
+    """Baseline of a sequential gate: `baseline` (its id), `path`, `model`, `margin`, `order` (seed of the order of the
+    examples) and `scores` (the baseline's mean of each example of the plan, in order; the lowest and highest possible
+    one where scores are missing). Empty for other runs."""
     note: str = ""
     """Reason for an early end; "" if there is no reason."""
     cluster_key: str = ""
@@ -147,7 +151,7 @@ _FIELDS = tuple(f.name for f in dataclasses.fields(Manifest) if f.name != "schem
 _TYPES: Mapping[str, tuple[type, str]] = {
     **dict.fromkeys(("name", "kind", "status", "note", "created", "command", "cluster_key"), (str, "text")),
     **dict.fromkeys(
-        ("settings", "origins", "identity", "versions", "git", "planned", "derived", "budget", "given_up"),
+        ("settings", "origins", "identity", "versions", "git", "planned", "derived", "gate", "budget", "given_up"),
         (dict, "a JSON object"),
     ),
     **dict.fromkeys(("metric_names", "state_columns", "reward_range"), (list, "a list")),

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
 from harness.core.records import JUDGEMENTS, Failed, Generated, Scored
+from harness.core.safe_text import clean
 from harness.core.types import Usage
-from harness.stats.scores import Details, ScoreTable
+from harness.stats.paired_target import PairedAim
+from harness.stats.scores import LARGEST_SCORE, Details, ScoreTable
 from harness.stats.summary import Summary, summarize
 from harness.stats.target import Aim, finite_limits
 from harness.store.clusters import clusters_of
@@ -17,13 +20,13 @@ from harness.store.journal_index import LARGEST_ROLLOUT, Recorded, read_rollout
 from harness.store.manifest import Manifest
 from harness.store.outcome_kinds import missing_reason
 from harness.store.outcomes import in_order
-from harness.store.values import number
+from harness.store.values import ends, number
 
 MOST_KS = 64
 """Maximum number of values of k that are read from a manifest, which can be edited or damaged."""
 
 OF_EXAMPLES = "of_examples"
-"""Key in `Manifest.derived` with the number of examples that were planned before `until_ci` ended the run early."""
+"""Key in `Manifest.derived` with the number of examples that were planned before the parent ended early."""
 
 
 def tally(recorded: Recorded) -> ScoreTable:
@@ -126,15 +129,38 @@ def pass_k_of(manifest: Manifest) -> tuple[int, ...]:
 
 
 def aim_of(manifest: Manifest) -> Aim | None:
-    """Target interval of a run with `until_ci`; for a derived run, of its parent. None if there is no target."""
-    half_width = number(manifest.settings.get("env.until_ci"))
+    """Condition on which a run with `until_ci` or `gate` ends early; for a derived run, that of its parent. None if
+    there is no condition, or an invalid one in an edited manifest."""
     examples, rollouts = (number(manifest.planned.get(name)) for name in ("num_examples", "rollouts_per_example"))
     if manifest.derived:
         examples = number(manifest.derived.get(OF_EXAMPLES))
-    if not half_width or half_width <= 0 or not examples or not rollouts:
+    if not examples or not rollouts:
         return None
-    limits = finite_limits(manifest.reward_range)
-    return Aim(half_width, int(examples), int(rollouts), limits, has_stopped=bool(manifest.derived))
+    limits, is_derived = finite_limits(manifest.reward_range), bool(manifest.derived)
+    if manifest.gate:
+        margin, scores = number(manifest.gate.get("margin")), _baseline_scores(manifest.gate.get("scores"))
+        if limits is None or margin is None or margin < 0 or len(scores) != examples:
+            return None
+        if not -LARGEST_SCORE <= limits[0] < limits[1] <= LARGEST_SCORE:
+            return None
+        baseline = clean(manifest.gate.get("baseline"), 100)
+        return PairedAim(math.inf, len(scores), int(rollouts), limits, is_derived, margin, scores, baseline)
+    half_width = number(manifest.settings.get("env.until_ci"))
+    if not half_width or half_width <= 0:
+        return None
+    return Aim(half_width, int(examples), int(rollouts), limits, has_stopped=is_derived)
+
+
+def _baseline_scores(values: object) -> tuple[tuple[float, float], ...]:
+    """Parse the baseline's scores in a manifest: numbers, or pairs where scores are missing. Empty if any is
+    invalid."""
+    found: list[tuple[float, float]] = []
+    for value in cast("list[object]", values) if isinstance(values, list) else ():
+        low, high = ends(value) or (number(value), number(value))
+        if low is None or high is None or not -LARGEST_SCORE <= low <= high <= LARGEST_SCORE:
+            return ()
+        found.append((low, high))
+    return tuple(found)
 
 
 def judged(judgements: object) -> Usage | None:

@@ -98,6 +98,7 @@ NEED_CONTAINERS = {"docs/guides/containers.md", "docs/guides/terminal-benchmarks
 
 LOOSE = {
     "docs/guides/running.md": "how many rollouts are in flight when the interval is narrow enough",
+    "docs/guides/sequential-gate.md": "how many rollouts are in flight when the verdict is clear",
     "docs/guides/budgets.md": "how many requests are in flight when the budget is spent",
     "run      mean ": "the address of the model: a served noisy player draws by the rollout's key, which has it",
 }

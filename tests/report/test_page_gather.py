@@ -189,7 +189,7 @@ def test_groups_of_a_run_that_ended_early_have_no_interval(tmp_path: Path) -> No
     assert [group.reward.mean for group in groups["lab/early"]] == [group.reward.mean for group in groups["lab/m-1"]]
     assert all(group.reward.ends is not None for group in groups["lab/m-1"])
     assert all(group.reward.ends is None for group in groups["lab/early"])
-    note = "Groups of runs that ended early (--until-ci) have no interval."
+    note = "Groups of runs that ended early have no interval."
     assert note in environment_section(page(early).environments[0], 0, None)
     assert note not in environment_section(page(plain).environments[0], 0, None)
 

@@ -33,6 +33,8 @@ CLOSED_LIST = {
         "pass_k": ("--k", ()),
         "cluster_key": ("--cluster-key",),
         "until_ci": ("--until-ci", None),
+        "gate": ("--gate", None),
+        "margin": ("--margin", None),
         "isolate": ("--isolate", False),
         "workers": ("--workers", 0),
         "executor": ("--executor", None),

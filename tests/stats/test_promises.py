@@ -43,6 +43,7 @@ def passes(found: Difference, margin: float) -> bool:
     count = found.paired.pairs
     side = SimpleNamespace(
         ended_early=None,
+        sequential=None,
         scored=count,
         planned=count,
         coverage=1.0,

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+import math
+from dataclasses import asdict, replace
 from pathlib import Path
 
+import pytest
 from store_samples import example, failed, generated, rollouts, scored, write
 
 from harness.core.records import Example, Record
 from harness.core.types import Usage
+from harness.stats.paired_target import PairedAim
 from harness.stats.scores import EMPTY, REFUSED, TRUNCATED, ScoreTable
 from harness.store.journal_index import Recorded
-from harness.store.score_table import tally
+from harness.store.manifest import Manifest
+from harness.store.score_table import aim_of, tally
 
 
 def rewards(table: ScoreTable) -> list[list[float]]:
@@ -118,3 +122,22 @@ def test_a_value_of_that_name_that_is_no_account_counts_for_nothing(tmp_path: Pa
     for number, value in enumerate(("text", [], [1, {"usage": 3}, {"usage": {"tokens": 1}}, {}], {"usage": {}}, None)):
         lines += [generated(0, number), scored(0, number, extra={"judgements": value})]
     assert tallied(tmp_path / "journal.jsonl", lines).judged() is None
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"margin": None}, {"margin": -0.1}, {"margin": "much"}, {"margin": 1e400}, {"scores": None}, {"scores": [1, 0]},
+        {"scores": [1, 0, "x"]}, {"scores": [1, 0, [1]]}, {"scores": [1, 0, [1, 0]]}, {"scores": [1, 0, 1e300]},
+        {"scores": [1, 0, True]},
+    ],
+)  # fmt: skip
+def test_an_edited_manifest_has_no_gate(change: dict[str, object]) -> None:
+    gate = {"baseline": "b\x1b[31m", "margin": 0.1, "scores": [1, 0, [0.0, 1.0]]}
+    manifest = Manifest("a", "e", "m", planned={"num_examples": 3, "rollouts_per_example": 1}, gate=gate)
+    aim = aim_of(manifest)
+    assert isinstance(aim, PairedAim) and aim.scores == ((1.0, 1.0), (0.0, 0.0), (0.0, 1.0))
+    assert aim.baseline.isprintable()
+    assert aim_of(replace(manifest, gate={**gate, **change})) is None
+    assert aim_of(replace(manifest, reward_range=(-1e308, 1e308))) is None
+    assert aim_of(replace(manifest, reward_range=(0.0, math.inf))) is None

@@ -197,9 +197,9 @@ def notes_of(manifest: Manifest, summary: JsonDict, claim: Claim) -> str:
     each = manifest.planned.get("rollouts_per_example")
     rollouts = f", {each} rollout{'' if each == 1 else 's'} each" if isinstance(each, int) else ""
     interval = _span(reward.get("ci95"), percent=percent)
-    stopped = (
-        f"stopped once the mean was known to ±{early.get('half_width')} (--until-ci), with an interval that is valid "
-    )
+    known = f"the mean was known to ±{early.get('half_width')} (--until-ci)"
+    known = f"a comparison with {manifest.gate.get('model')} was decided" if manifest.gate else known
+    stopped = f"stopped once {known}, with an interval that is valid "
     sampling = table(table(manifest.identity.get("model")).get("sampling_args"))
     parts = [
         " ".join(claim.notes.split()),
@@ -223,7 +223,7 @@ def _in_percent(manifest: Manifest, summary: JsonDict, claim: Claim) -> bool:
 
 def _is_part(manifest: Manifest, summary: JsonDict) -> bool:
     """Return whether the run may cover only a part of the benchmark, because examples were limited, rows were skipped
-    or the run was derived from another. A run that `--until-ci` stopped counts with all its planned examples."""
+    or the run was derived from another. A run that ended early counts with all its planned examples."""
     asked = manifest.settings.get("env.num_examples")
     planned = table(summary.get("until_ci")).get("of_examples") or manifest.planned.get("num_examples")
     cut = isinstance(asked, int) and asked > 0 and isinstance(planned, int) and planned >= asked

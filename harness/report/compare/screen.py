@@ -10,6 +10,7 @@ from rich.text import Text
 
 from harness.report import numerals
 from harness.report.compare.equal import equality_lines
+from harness.report.compare.sequential import early_cause
 from harness.report.compare.sides import ComparedRun, Match
 from harness.report.layout import LEAST_NAME, Column, Group, grid, head, prose
 from harness.report.text import clean, fit
@@ -179,10 +180,12 @@ def missing(label: str, side: ComparedRun) -> Iterator[str]:
     if side.unscored:
         yield f"{label}: without a score: {numerals.reasons(side.unscored)}."
     if side.ended_early is not None:
+        if side.sequential is not None:
+            yield f"{label}: sequential gate, valid at any stopping time: {clean(side.sequential.words(), 300)}."
         is_valid = side.ended_early.estimate.low is not None or not (side.cluster_key or side.attempts)
         own = "Its own interval accounts for that." if is_valid else "So it has no interval of its own here."
         yield (
-            f"{label}: ended early (--until-ci). {own} Intervals of differences and "
+            f"{label}: ended early ({early_cause(side.manifest)}). {own} Intervals of differences and "
             "p-values assume a fixed number of examples, so they are approximate."
         )
     if side.alone:

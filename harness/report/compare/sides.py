@@ -16,16 +16,17 @@ from harness.settings.wording import nearest
 from harness.stats.difference import Difference, Range, Scores, difference_of, limits_of, scores_of
 from harness.stats.distributions import nearest_rank
 from harness.stats.intervals import Estimate, same
+from harness.stats.paired_target import PairedStoppingRule
 from harness.stats.passk import THRESHOLD_SLACK, PassMeasure, pass_measure
 from harness.stats.scores import LARGEST_SCORE
-from harness.stats.summary import Spread, metric_spread, spread, tokens_known
+from harness.stats.summary import Spread, metric_spread, spread, stopping_rule, tokens_known
 from harness.stats.target import finite_limits
 from harness.store.clusters import ClusterLabels
 from harness.store.journal_index import Recorded
 from harness.store.manifest import Manifest
 from harness.store.outcomes import Outcome, outcomes, read_journal
 from harness.store.rundir import RunDir
-from harness.store.score_table import aim_of, summary_of
+from harness.store.score_table import aim_of, summary_of, tally
 from harness.store.values import number
 
 if TYPE_CHECKING:
@@ -56,7 +57,12 @@ class ComparedRun:
     """Whether the measure equals the reward in every rollout."""
 
     ended_early: Spread | None = None
-    """Mean with its interval, for a run that ended early because of `--until-ci`; None for other runs."""
+    """Mean with its interval, for a run that ended early because of its results (`--until-ci` or a sequential gate);
+    None for other runs."""
+
+    sequential: PairedStoppingRule | None = None
+    """Comparison with the run's own baseline so far, for a run with a sequential gate that does not have all of its
+    examples; None for other runs, and for metrics."""
 
     attempts: PassMeasure | None = None
     """The pass rate to compare; None for other measures."""
@@ -102,7 +108,7 @@ class ComparedRun:
 
     @property
     def planned(self) -> int:
-        """Number of planned rollouts; for a run that ended early (`--until-ci`), the number of executed rollouts."""
+        """Number of planned rollouts; for a run that ended early, the number of executed rollouts."""
         if self.ended_early is not None:
             return self.rollouts
         return max(self.rollouts, self.manifest.planned.get("num_examples", 0) * self.planned_each)
@@ -220,8 +226,9 @@ def read_side(run: RunDir, measure: str = REWARD, *, cluster: str | None = None)
     side.alone = labels.alone
     if cluster and cluster != manifest.cluster_key and (fault := labels.fault(str(run.path))):
         raise UsageError(f"--cluster {cluster}: {fault}")
-    if aim_of(manifest) is not None:
-        summary = summary_of(replace(manifest, cluster_key=key), recorded)
+    if (aim := aim_of(manifest)) is not None:
+        table = tally(recorded)
+        summary = summary_of(replace(manifest, cluster_key=key), recorded, table=table)
         if summary.target is not None:
             side.ended_early = summary.reward if measure == REWARD else summary.metrics.get(measure, Spread(Estimate()))
             if attempts is not None:  # without an interval, as in the summary
@@ -229,6 +236,9 @@ def read_side(run: RunDir, measure: str = REWARD, *, cluster: str | None = None)
                 rate = side.spread
                 plain = Estimate(rate.estimate.mean, examples=rate.estimate.examples)
                 side.ended_early = replace(rate, estimate=plain)
+        rule = stopping_rule(table, aim)
+        if isinstance(rule, PairedStoppingRule) and rule.outside is None and rule.used < aim.examples:
+            side.sequential = rule if measure == REWARD else None
     return side
 
 

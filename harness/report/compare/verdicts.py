@@ -4,16 +4,23 @@ Markdown or JUnit. The interval comes from `sides`, the test from `stats.hypothe
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
 from xml.etree import ElementTree
 
 from rich.text import Text
 
 from harness.core.types import JsonDict
 from harness.report import numerals
+from harness.report.compare.sequential import (
+    GateRule,
+    Verdict,
+    early_cause,
+    edge,
+    retry_command,
+    saved_by,
+    sequential_ruling,
+)
 from harness.report.compare.sides import ComparedRun, Match, match_json, worst_scores
 from harness.report.layout import Column, grid, prose
 from harness.report.text import clean
@@ -23,21 +30,9 @@ from harness.stats.intervals import Estimate
 from harness.stats.power import passing_examples
 from harness.store.card_text import escape
 
-Verdict: TypeAlias = Literal["pass", "fail", "inconclusive"]
-
 _NO_XML = re.compile("[^\t\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 EXIT_CODES: dict[Verdict, int] = {"pass": 0, "fail": 1, "inconclusive": 3}
-
-
-@dataclass(frozen=True, slots=True)
-class GateRule:
-    """Requirements of a gate, which decides whether a candidate may replace its baseline."""
-
-    margin: float
-    """Largest loss of mean reward that is tolerated."""
-    min_coverage: float
-    """Minimum share of planned rollouts that must have a score."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +58,9 @@ def apply_rules(matches: Sequence[Match], rule: GateRule) -> list[Ruling]:
 
 def apply_rule(match: Match, rule: GateRule) -> Ruling:
     """Apply the gate's rule to one environment: check that enough rollouts have scores, then test the difference."""
+    ruled = sequential_ruling(match, rule)
+    if ruled is not None:
+        return Ruling(*ruled)
     unfit = _too_little(match, rule)
     if unfit is not None:
         return Ruling(match, *unfit)
@@ -75,9 +73,9 @@ def apply_rule(match: Match, rule: GateRule) -> Ruling:
             return Ruling(match, "inconclusive", why)
         missing = match.candidate.planned - match.candidate.scored
         ignored = f"; {numerals.count(missing)} of its rollouts have no score and are left out" if missing else ""
-        return Ruling(match, verdict, f"the whole interval {interval} lies above {_edge(rule)}{ignored}")
+        return Ruling(match, verdict, f"the whole interval {interval} lies above {edge(rule)}{ignored}")
     if verdict == "fail":
-        return Ruling(match, verdict, f"the whole interval {interval} lies below {_edge(rule)}")
+        return Ruling(match, verdict, f"the whole interval {interval} lies below {edge(rule)}")
     if estimate.low is None or match.units < LEAST_COMMON:
         why = "all examples have the same difference, so its variance is unknown, and the scores have no bounds"
         if match.paired.pairs < LEAST_COMMON:
@@ -85,7 +83,7 @@ def apply_rule(match: Match, rule: GateRule) -> Ruling:
         elif estimate.clusters == 1:
             why = "all examples are in one cluster, so the variance between clusters is unknown"
         return Ruling(match, verdict, why)
-    return Ruling(match, verdict, f"the interval {interval} contains {_edge(rule)}{_outlook(match, rule)}")
+    return Ruling(match, verdict, f"the interval {interval} contains {edge(rule)}{_outlook(match, rule)}")
 
 
 def _unsafe(match: Match, rule: GateRule, interval: str) -> str | None:
@@ -93,7 +91,7 @@ def _unsafe(match: Match, rule: GateRule, interval: str) -> str | None:
     missed, or scores are missing. None if it may pass."""
     if not is_above(match.paired.cautious_low, rule.margin):
         return (
-            f"the interval {interval} lies above {_edge(rule)}, but {numerals.count(match.units)} "
+            f"the interval {interval} lies above {edge(rule)}, but {numerals.count(match.units)} "
             f"{'examples' if match.paired.estimate.clusters is None else 'clusters'} could miss rare losses that reach "
             f"{numerals.difference(Estimate(mean=match.paired.cautious_low))}{_outlook(match, rule)}"
         )
@@ -103,16 +101,12 @@ def _unsafe(match: Match, rule: GateRule, interval: str) -> str | None:
     worst = difference_of(*worst_scores(match.candidate, match.baseline)).paired
     if non_inferiority(worst.estimate, rule.margin) == "pass" and is_above(worst.cautious_low, rule.margin):
         return None
-    missing, resume = sum(side.planned - side.scored for side in short), " or ".join(map(_resume, short))
+    missing, resume = sum(side.planned - side.scored for side in short), " or ".join(map(retry_command, short))
     return (
-        f"the interval {interval} lies above {_edge(rule)}, but {numerals.count(missing)} rollouts have no score, and "
+        f"the interval {interval} lies above {edge(rule)}, but {numerals.count(missing)} rollouts have no score, and "
         f"with the worst case for these it would be {numerals.signed_interval(worst.estimate)}; {resume} runs them "
         "again"
     )
-
-
-def _resume(side: ComparedRun) -> str:
-    return f"bench resume {shlex.quote(str(side.run.path))} --retry-failed"
 
 
 def _outlook(match: Match, rule: GateRule) -> str:
@@ -135,9 +129,10 @@ def _too_little(match: Match, rule: GateRule) -> tuple[Verdict, str] | None:
     candidate, baseline = match.candidate, match.baseline
     wanted = numerals.percent(rule.min_coverage)
     if candidate.ended_early is not None or baseline.ended_early is not None:
-        which = "it" if candidate.ended_early is not None else "the baseline"
+        which, side = ("it", candidate) if candidate.ended_early is not None else ("the baseline", baseline)
         return "inconclusive", (
-            f"{which} ended early because of --until-ci, but a gate needs all examples: run it without that option"
+            f"{which} ended early because of {early_cause(side.manifest)}, but a gate needs all examples: run it "
+            "without that option"
         )
     ways: list[tuple[ComparedRun, Verdict, str]] = [
         (candidate, "fail", "its"), (baseline, "inconclusive", "the baseline's"),
@@ -145,7 +140,7 @@ def _too_little(match: Match, rule: GateRule) -> tuple[Verdict, str] | None:
     for side, verdict, what in ways:
         if not side.scored or side.coverage < rule.min_coverage:
             scored = f"{numerals.count(side.scored)} of {what} {numerals.count(side.planned)} rollouts have a score"
-            return verdict, f"{scored}, but the gate requires {wanted}; {_resume(side)} runs them again"
+            return verdict, f"{scored}, but the gate requires {wanted}; {retry_command(side)} runs them again"
     examples = max(candidate.examples, baseline.examples)
     pairs = match.paired.pairs
     if match.unpaired is not None or not pairs or pairs < rule.min_coverage * examples:
@@ -160,10 +155,6 @@ def _too_little(match: Match, rule: GateRule) -> tuple[Verdict, str] | None:
             f"{wanted}{f' ({detail})' if detail else ''}; run both on the same examples"
         )
     return None
-
-
-def _edge(rule: GateRule) -> str:
-    return f"-{rule.margin:g}" if rule.margin else "0"
 
 
 def overall(rulings: Sequence[Ruling]) -> Verdict:
@@ -275,6 +266,12 @@ def gate_json(rulings: Sequence[Ruling], rule: GateRule) -> JsonDict:
         "margin": rule.margin,
         "min_coverage": rule.min_coverage,
         "environments": [
-            {**match_json(ruling.match, 0), "verdict": ruling.verdict, "why": ruling.why} for ruling in rulings
+            {
+                **match_json(ruling.match, 0),
+                "verdict": ruling.verdict,
+                "why": ruling.why,
+                **({"sequential": saved} if (saved := saved_by(ruling.match)) else {}),
+            }
+            for ruling in rulings
         ],
     }

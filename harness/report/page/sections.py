@@ -20,8 +20,8 @@ MOST_PANELS = 12
 """Maximum number of runs of an environment with a distribution plot."""
 
 WATCHED = (
-    "Runs that ended early (--until-ci) have an interval that accounts for that. Intervals of differences and p-values "
-    "assume a fixed number of examples, so they are approximate."
+    "Runs that ended early (--until-ci, sequential gate) have an interval that accounts for that. Intervals of "
+    "differences and p-values assume a fixed number of examples, so they are approximate."
 )
 
 SAMPLES = (
@@ -220,7 +220,7 @@ def differences(page: Page) -> Html | None:
 
 
 def cautions(page: Page) -> list[str]:
-    """Sentences about comparisons of runs that share too few examples, or that ended early (`--until-ci`)."""
+    """Sentences about comparisons of runs that share too few examples, or that ended early."""
     has_samples = any(each.unpaired is not None for each in page.differences)
     compared = [run for environment in page.environments if environment.differences for run in environment.runs]
     is_watched = any(run.summary.target is not None for run in compared)
@@ -314,7 +314,7 @@ def _groups(environment: EnvPart) -> Html | None:
         "more." + (f" Not shown, because unknown or the same for all rollouts: {', '.join(level)}." if level else "")
     )
     if any(run.summary.target is not None for run in environment.runs):
-        words += " Groups of runs that ended early (--until-ci) have no interval."
+        words += " Groups of runs that ended early have no interval."
     head = ["by", "model", "from … to", "rollouts", "examples", "mean", "95 % interval"]
     body = table(head, rows, words=(0, 1), label=f"{environment.name}: reward by what rollouts took")
     return tag("details", tag("summary", "Reward by what rollouts took, in figures"), note(words), body)
