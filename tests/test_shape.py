@@ -58,7 +58,7 @@ LINES = {
     # options of bench compare for places and equality
     # examples of bench judge
     # bench gate that asks a model itself, and verdicts below the results of runs
-    "cli": (10451, 7197),
+    "cli": (10603, 7311),
     # a dict of the keys that were added last; log-probabilities of a reply
     # the number of a key, and of one that was added
     # imported runs without messages or times
@@ -77,7 +77,7 @@ LINES = {
     # clusters that the environment declares
     # the rows of chosen examples
     # the baseline of a sequential gate, and checks that it can be compared
-    "engine": (7915, 5428),  # executors and listeners of plugins; a backlog with less work than a queue of asyncio
+    "engine": (8011, 5485),  # executors and listeners of plugins; a backlog with less work than a queue of asyncio
     # MachineEnv and its tools
     # a hook around the turns on a machine; errors of verify after a limit
     # a machine that failed is never verified; texts of models that no program can have
@@ -99,14 +99,14 @@ LINES = {
     ),  # the observer is notified by methods, not by callbacks set on runs; unknown usage of a model
     "plugins": (1, 0),
     # bench items and bench trend: scores of many runs, tables, charts
-    "plugins/archive": (1270, 935),
+    "plugins/archive": (1256, 924),
     # containers for images of SandboxEnv, and their lifetime
     # failures of containers that the code of an environment has caught
     "plugins/classic": (6001, 3881),
     # bench estimate: the choice of controls, and its output
-    "plugins/estimate": (326, 252),
+    "plugins/estimate": (322, 248),
     # intervals of pass rates
-    "plugins/exports": (1893, 1421),  # notes; in Inspect logs, what an import needs to restore a run
+    "plugins/exports": (1899, 1424),  # notes; in Inspect logs, what an import needs to restore a run
     "plugins/faults": (1071, 755),  # completion of faults
     # formats of `bench import`: Inspect, lm-eval, Osmosis, tables, verifiers; reading of untrusted archives
     "plugins/imports": (1992, 1386),
@@ -121,9 +121,9 @@ LINES = {
     # versions of the format, limits that no engine accepts
     "plugins/harbor": (1409, 986),
     # bench judge: agreement and bias by kind, files of labels, draws of rollouts to label
-    "plugins/judge_check": (1070, 760),
+    "plugins/judge_check": (1062, 758),
     # runs of chosen examples are a part of a benchmark
-    "plugins/leaderboards": (646, 441),  # errors with setting and remedy as fields, an argument a line
+    "plugins/leaderboards": (648, 443),  # errors with setting and remedy as fields, an argument a line
     "plugins/osmosis": (1233, 745),  # evaluate_rubric; tool calls, requests and MCP servers, as agents import them
     # bench view: the server, its index of a journal, and its answers; the comparison of runs from their indexes; notes;
     # states of runs in progress, the removal of old indexes, the table of a suite; bundles; figures of turns
@@ -133,7 +133,7 @@ LINES = {
     # whether a cluster answers and demands a token, before Ray waits for minutes; nodes that die at the start
     "plugins/ray_executor": (799, 521),
     # clusters that runs declare
-    "plugins/view": (5825, 3900),
+    "plugins/view": (5826, 3901),
     "records": (3, 1),
     # log-probabilities of prompts, with their tokenizer; several prompts and token ids
     "reference": (1101, 695),  # the quoted names of runs are kept
@@ -147,7 +147,7 @@ LINES = {
     # rankings of all runs, their columns in reports and tables; verdicts on equality
     # labels of people beside scores, and the mean that they correct, in all formats of a report
     # the verdict of a sequential gate, and the examples that it saved
-    "report": (9068, 6273),  # columns of notes, and notes in transcripts; calls of rollouts
+    "report": (10116, 7034),  # columns of notes, and notes in transcripts; calls of rollouts
     "results": (5, 2),
     # names of arguments are matched to fields of the state once
     "rubrics": (3200, 1920),  # judge.openai; judges that sync functions ask; judges called from other loops
@@ -168,14 +168,14 @@ LINES = {
     # the k of pass@k, the key of clusters
     # example_ids
     # the settings of a sequential gate, and a module of settings that end a run early
-    "settings": (4837, 3206),  # messages that spell settings as Python calls do
+    "settings": (4896, 3246),  # messages that spell settings as Python calls do
     "state": (3, 1),
     # clusters of runs, their pass rates and plans; pass rates of an example
     # statistics of examples, subsets that rank models, the e-process for drift
     # places of models and groups; equality within a margin; control variates
     # means corrected by labels of clustered rollouts with probabilities, kappa with an interval
     # the sequential gate: its rule, and control variates in confidence sequences
-    "stats": (4495, 2600),  # figures of a run; tables of scattered indices take little memory
+    "stats": (6119, 3533),  # figures of a run; tables of scattered indices take little memory
     # queries over rollouts; errors with setting and remedy as fields, an argument a line; imports as run folders
     # notes of people; hostile indices in a journal take little memory
     # usual lines become records quickly, with the types of their fields checked by position; lines read in blocks
@@ -187,7 +187,7 @@ LINES = {
     # labels of clusters
     # the record of rollouts that were drawn for labelling; several notes with one write
     # the baseline's scores in the manifest
-    "store": (7238, 4511),  # calls of rollouts; imports as run folders; the query language; the schema beside the runs
+    "store": (7586, 4690),  # calls of rollouts; imports as run folders; the query language; the schema beside the runs
     "tools": (1500, 970),  # sessions of stateless MCP servers
     "types": (3, 1),
     "usercode": (

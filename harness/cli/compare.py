@@ -16,6 +16,7 @@ from harness.cli.grouped import flag, output_dir_flag, positional
 from harness.cli.output import write_fitted, write_json, write_result, write_text
 from harness.core.errors import UsageError
 from harness.report.compare import planning, sides
+from harness.report.compare.comparison_json import match_json, side_json
 from harness.report.compare.equal import with_equality
 from harness.report.compare.pairing import finished_runs, measures_of, pairs_of
 from harness.report.compare.ranking import ranking_lines, rankings_json, rankings_of
@@ -194,8 +195,8 @@ def compared(names: Sequence[str], output_dir: Path, what: Measured) -> Compared
 def _json(found: Compared) -> dict[str, object]:
     return {
         "schema_version": 1,
-        "runs": [sides.side_json(side) for side in found.sides],
-        "comparisons": [sides.match_json(each) for each in found.matches],
+        "runs": [side_json(side) for side in found.sides],
+        "comparisons": [match_json(each) for each in found.matches],
         "averages": [
             {
                 "candidate": label, "difference": estimate.mean, "stderr": estimate.stderr,

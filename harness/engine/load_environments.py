@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from harness.core.errors import ConfigError
 from harness.core.keys import digest
+from harness.core.messages import Message
 from harness.engine.environment_loader import load_environment, source_identity
 from harness.engine.executors import ExecutorEntry, executor_entry
 from harness.engine.isolation.process import Worker
@@ -50,6 +51,26 @@ class Loader:
         self._ahead |= {
             _key(run.settings.env): run for run in runs if _has_processes(run) and _place(run) not in self._given
         }
+
+    def check_executor(self, resolved: ResolvedRun) -> None:
+        """Reject settings of an executor that contradict each other.
+
+        Raises:
+            ConfigError: it is unknown, cannot do what other settings ask for, or has settings and is not chosen.
+        """
+        env = resolved.settings.env
+        if env.executor is None and env.executor_args and resolved.origins["env.executor_args"].layer == "cli":
+            words = f"{resolved.origins['env.executor_args'].source}: is a setting of an executor, and the run has none"
+            raise ConfigError(words, remedy="set {executor}, or remove it")
+        if env.executor is not None:
+            source = resolved.origins["env.executor"].source
+            is_host = executor_entry(env.executor, source).open_host is not None
+            if not is_host and env.is_isolated:
+                words = Message("{source}: an executor cannot be combined with {isolate} or {workers}", source=source)
+                raise ConfigError(words, remedy="remove one of them")
+            if is_host and self.is_given(resolved):
+                words = Message("{source}: an environment object cannot run on other computers", source=source)
+                raise ConfigError(words, remedy="give the name of an installed environment, or a path")
 
     def load(self, resolved: ResolvedRun) -> Environment:
         """Return the run's environment, with its extra arguments applied."""

@@ -16,7 +16,6 @@ from harness.core.redact import redactor
 from harness.core.types import JsonDict
 from harness.engine.clusters import declared_clusters
 from harness.engine.derived import Derivation, plan_from, take_over
-from harness.engine.executors import executor_entry
 from harness.engine.judges import JudgeBinding, identity_with, judges_of
 from harness.engine.load_environments import Loader
 from harness.engine.paired_gate import with_gate
@@ -219,18 +218,7 @@ def _load(resolved: ResolvedRun, progress: RunProgress, loader: Loader, start: S
     """Load the environment of a run, and create the run's plan and manifest."""
     resolved.require_secrets(asks_model=start.asks_model)
     env = resolved.settings.env
-    if env.executor is None and env.executor_args and resolved.origins["env.executor_args"].layer == "cli":
-        words = f"{resolved.origins['env.executor_args'].source}: is a setting of an executor, and the run has none"
-        raise ConfigError(words, remedy="set {executor}, or remove it")
-    if env.executor is not None:
-        source = resolved.origins["env.executor"].source
-        is_host = executor_entry(env.executor, source).open_host is not None
-        if not is_host and env.is_isolated:
-            words = Message("{source}: an executor cannot be combined with {isolate} or {workers}", source=source)
-            raise ConfigError(words, remedy="remove one of them")
-        if is_host and loader.is_given(resolved):
-            words = Message("{source}: an environment object cannot run on other computers", source=source)
-            raise ConfigError(words, remedy="give the name of an installed environment, or a path")
+    loader.check_executor(resolved)
     environment = loader.load(resolved)
     _check(resolved, environment)
     identity = identity_of(resolved, environment)

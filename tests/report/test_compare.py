@@ -20,7 +20,8 @@ from harness.core.errors import StoreError, UsageError
 from harness.core.types import Usage
 from harness.report.changes import compare as changes_between
 from harness.report.changes import marks_of
-from harness.report.compare.sides import ComparedRun, Match, match, match_json, read_side, rollouts_of, side_json
+from harness.report.compare.comparison_json import match_json, side_json
+from harness.report.compare.sides import ComparedRun, Match, match, read_side, rollouts_of
 from harness.stats.difference import adjust, limits_of
 from harness.store.outcomes import read_journal
 from harness.store.score_table import summary_of

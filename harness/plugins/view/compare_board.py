@@ -15,9 +15,10 @@ from harness.core.errors import UsageError
 from harness.core.types import JsonDict
 from harness.plugins.view.run_index import Array, RunIndex
 from harness.plugins.view.tables import RowWriter, clusters_by_place
+from harness.report.compare.comparison_json import match_json
 from harness.report.compare.pairing import measures_of
 from harness.report.compare.screen import explained, labels, missing
-from harness.report.compare.sides import REWARD, ComparedRun, ExampleScores, Match, match, match_json
+from harness.report.compare.sides import REWARD, ComparedRun, ExampleScores, Match, match
 from harness.report.runs import recorded_estimate
 from harness.report.text import clean
 from harness.stats.difference import adjust

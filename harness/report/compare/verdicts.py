@@ -12,6 +12,7 @@ from rich.text import Text
 
 from harness.core.types import JsonDict
 from harness.report import numerals
+from harness.report.compare.comparison_json import match_json
 from harness.report.compare.sequential import (
     GateRule,
     Verdict,
@@ -21,7 +22,7 @@ from harness.report.compare.sequential import (
     saved_by,
     sequential_ruling,
 )
-from harness.report.compare.sides import ComparedRun, Match, match_json, worst_scores
+from harness.report.compare.sides import ComparedRun, Match, worst_scores
 from harness.report.layout import Column, grid, prose
 from harness.report.text import clean
 from harness.stats.difference import LEAST_COMMON, difference_of, limits_of
