@@ -29,7 +29,7 @@ def by_hand(runs: list[list[list[float]]]) -> tuple[float, float]:
     sums: Counter[float] = Counter({0.0: 1})
     for example in zip(*runs, strict=True):
         scores, last = [value for run in example for value in run], len(example[-1])
-        ways = Counter(
+        ways: Counter[float] = Counter(
             sum(scores[place] for place in chosen) for chosen in itertools.combinations(range(len(scores)), last)
         )
         sums = _added(sums, ways)
