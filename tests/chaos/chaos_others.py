@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
+from bench_runs import PATIENCE
 from chaos_catalogue import EARLY, GENERATED, at
 from chaos_reader import Findings, check_done, journal
 from chaos_rounds import Round, Verdict, asked_again, look, until
@@ -228,9 +229,9 @@ def _held(scene: Scene, output_dir: str) -> Iterator[tuple[Child, Path]]:
     child.wait()
 
 
-def ended(child: Child, found: Findings) -> None:
+def ended(child: Child, found: Findings, patience: float = PATIENCE) -> None:
     """Wait for a command that must succeed and leave nothing."""
-    found.add(child.check(child.wait(), (0,)))
+    found.add(child.check(child.wait(patience), (0,)))
 
 
 def _end(scene: Scene, output_dir: str, verdict: Verdict) -> None:

@@ -17,6 +17,9 @@ from ray_cluster import NODES, RayCluster
 
 GROUP = "--executor ray"
 
+PATIENCE = 400.0
+"""Seconds to wait for a run: a busy computer needs a minute to start the processes of four environments on Ray."""
+
 LATEST = 60
 """Request at which something is killed at the latest."""
 
@@ -47,13 +50,13 @@ def _play(
         until(lambda: scene.asked() >= first or child.running.process.poll() is not None, 300.0)
         strike(cluster, child, chosen)
         verdict.faults += 1
-        done = child.wait()
+        done = child.wait(PATIENCE)
         if strike is not _kill_driver:
             verdict.found.add(child.check(done, (0, 1)))
         until(lambda: not cluster.processes())
         seen = [look(scene, output_dir, verdict.found)]
         scene.relent()
-        ended(scene.start([], output_dir, "--resume", "--retry-failed", *on_ray), verdict.found)
+        ended(scene.start([], output_dir, "--resume", "--retry-failed", *on_ray), verdict.found, PATIENCE)
         found = Findings()
         compare(scene, output_dir, found)
         # What the dead process had asked for was paid for, and is made again: the bill is larger, and nothing else is.

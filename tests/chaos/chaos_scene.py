@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import nursery
-from bench_runs import Done, Process, Running
+from bench_runs import PATIENCE, Done, Process, Running
 from chaos_driver import LEFT
 from chaos_reader import Findings
 from fault_server import FaultServer
@@ -264,9 +264,9 @@ class Child:
         self.running = running
         self._log = log
 
-    def wait(self) -> Done:
-        """How it ended."""
-        return self.running.wait()
+    def wait(self, patience: float = PATIENCE) -> Done:
+        """How it ended, within so many seconds."""
+        return self.running.wait(patience)
 
     def met(self) -> list[str]:
         """The faults that it met."""
