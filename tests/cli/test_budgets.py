@@ -190,7 +190,9 @@ def test_judges_cost_money_too(bench: Bench, echo: Write) -> None:
         result = json.loads(done.out)
         assert result["budget"]["spent"]["cost"] == pytest.approx(model.requests / 10)
         [run] = result["runs"]
-        assert model.by_model["judge-model"] <= model.by_model["paid-model"] == run["summary"]["num_rollouts"]
+        assert model.by_model["judge-model"] <= model.by_model["paid-model"]
+        begun = run["summary"]["num_rollouts"]  # one may have begun and been refused its request
+        assert model.by_model["paid-model"] <= begun <= model.by_model["paid-model"] + 1
         assert run["summary"]["scored"] == model.by_model["judge-model"], "a judge is asked no more either"
         before = model.requests
         more = bench("resume", "latest", "--max-cost", "100", "-q", "--json")

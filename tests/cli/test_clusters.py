@@ -135,6 +135,10 @@ def test_early_stopping_needs_independent_examples(bench: Bench, here: Path) -> 
     assert "set --cluster-key to none" in done.err
     independent = run_documents(bench, "--until-ci", "0.2", "--cluster-key", "none")["summary"]
     assert "clusters" not in independent and independent["scored"] == 40
+    gated = bench("run", "./documents.py", "-m", "reference/oracle", "--gate", "latest", "--margin", "0.2")
+    assert (gated.code, gated.out) == (2, "")
+    assert "--gate latest assumes that examples are independent" in gated.err
+    assert "remove --gate, or set --cluster-key to none" in gated.err
 
 
 def test_a_run_that_ended_early_has_no_interval_of_clusters(bench: Bench, here: Path) -> None:

@@ -318,6 +318,7 @@ COMMANDS = [
     *(("multi", name) for name in ("runs", "show", "replay")),
     *(("runs", name) for name in ("list", "show", "rm")),
     *(("env", name) for name in ("init", "install", "list", "info", "check")),
+    *(("judge", name) for name in ("check", "next")),
 ]
 
 

@@ -16,8 +16,8 @@ EARLIER = Path(__file__).resolve().parents[1] / "data/runs-354fb0a"
 TIMES = {"wall_s", "rollouts_per_s", "resumed", "status", "updated"}
 """Fields of a summary that depend on when and how fast the run was made."""
 
-INTERVALS = {"ci95", "method", "methods"}
-"""Fields of a summary that belong to confidence intervals: the methods have changed since, as the changelog says."""
+INTERVALS = {"ci95", "method", "methods", "pass_estimates"}
+"""Fields of a summary that belong to confidence intervals: they have changed since, as the changelog says."""
 
 ENVIRONMENTS = ["sums--reference--noisy", "Calculator-rows--reference--noisy", "tasks--reference--oracle"]
 

@@ -266,7 +266,7 @@ def test_a_cluster_that_is_not_there_is_named(tmp_path: Path) -> None:
     run = scored_run(tmp_path, {0: [1.0]}, infos={0: {"book": 1}})
 
     with pytest.raises(
-        UsageError, match=r"has no 'bok' in its info; did you mean 'book'\? its examples have task, book$"
+        UsageError, match=r"no example of .* has 'bok' in its info; did you mean 'book'\? its examples have task, book$"
     ):
         read_side(run, cluster="bok")
     assert read_side(run, cluster="task").cells[key("example", 0)].cluster == "sums"

@@ -70,8 +70,8 @@ Not in this report:
 
 | model | mean | 95 % interval | scored | pass@1 | tokens in | tokens out | cost | time |
 | :--- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |
-| lab/good | 0.938 | {interval(runs[0])} | 8 of 8 | 0.875 | 8,000 | 1,600 | \\$0.07 | 1:01 |
-| lab/&lt;bad&gt; | 0.000 | {interval(runs[1])} | 7 of 8 | 0.000 | 7,010 | 1,405 | \\$0.007 | 1:01 |
+| lab/good | 0.938 | {interval(runs[0])} | 8 of 8 | 0.875 \\[0.487, 0.996\\] | 8,000 | 1,600 | \\$0.07 | 1:01 |
+| lab/&lt;bad&gt; | 0.000 | {interval(runs[1])} | 7 of 8 | 0.000 \\[0.000, 0.394\\] | 7,010 | 1,405 | \\$0.007 | 1:01 |
 
 - lab/&lt;bad&gt;: 1 unscored (correct JudgeError 1); mean 0.000 if all were worst, 0.125 if all best
 - lab/&lt;bad&gt;: 1 example has no scored rollout: no part in pass@1
