@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from harness.cli.lazy_commands import CommandEntry
-from harness.cli.main import RUNS
+from harness.cli.main import RESULTS
 
 ESTIMATE = CommandEntry(
     "harness.plugins.estimate.estimate_command",
     "estimate",
-    "Narrow the interval of a small random sample by finished runs of other models.",
-    RUNS,
+    "Narrow a small sample's interval by runs of other models.",
+    RESULTS,
 )
