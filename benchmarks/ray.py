@@ -24,7 +24,7 @@ CROWD = 100
 FEW, MANY = 500, 2_500
 """Rollouts of the two runs whose difference gives the cost of a further one."""
 
-SHORT_MS, LONG_MS = 5_000, 65_000
+SHORT_MS, LONG_MS = 5_000, 35_000
 """How long the model takes in the two runs whose difference gives the cost of processes that wait."""
 
 BUSY_ROLLOUTS, BUSY_SECONDS = 60, 0.2
