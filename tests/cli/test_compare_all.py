@@ -154,6 +154,22 @@ def test_without_common_examples_nothing_is_ranked(bench: Bench, here: Path) -> 
     done = bench("compare", "--all", one.id, two.id)
     assert done.code == 2 and "sums has no two runs that share two examples with a score." in done.err
 
+    few = run(losing(1, examples=4), 2, "few")
+    done = bench("compare", "--all", one.id, few.id)
+    assert done.code == 2 and "sums has only one run with a score on half of 9 examples." in done.err
+
+
+def test_places_of_a_pass_rate_have_its_means(bench: Bench, here: Path) -> None:
+    infos = {n: {"document": n // 4} for n in range(40)}
+    ways = [{n: [float((n * k) % 5 > 0) for k in range(1, 4)] for n in range(40)}, {n: [1.0, 0.0, 1.0] for n in infos}]
+    names = [run(scores, minute, f"m-{minute}", infos=infos).id for minute, scores in enumerate(ways)]
+    for options in ((), ("--cluster", "document")):
+        [found] = document(bench, "--all", *names, "--metric", "pass^2", *options)["rankings"]
+        [compared] = document(bench, *names, "--metric", "pass^2", *options)["comparisons"]
+        means = {each["run"]: each["score"]["mean"] for each in found["runs"]}
+        assert [means[names[1]], means[names[0]]] == pytest.approx(compared["means"])
+        assert means[names[1]] == pytest.approx(1 / 3)
+
 
 # --- equality
 

@@ -153,6 +153,11 @@ def test_k_above_the_rollouts_of_all_runs(bench: Bench, pair: list[str], command
     short = recorded(3, {n: values[:2] for n, values in STRONG.items()}).id
     done = bench(*command, pair[0], short, "--k", "3")
     assert (done.code == 0 and "–" in done.out) or "unknown" in done.out
+    gate = bench("gate", short, "--baseline", pair[0], "--margin", "0.2", "--metric", "pass@3")
+    said = " ".join(gate.out.split())
+    assert gate.code == 3 and "24 with fewer than 3 scored rollouts on one side); run both with -r 3 or more" in said
+    said = " ".join(bench("compare", pair[0], short, "--k", "3").out.split())
+    assert "24 with fewer than 3 scored rollouts on one side or the other" in said
 
 
 def test_missing_scores_are_no_attempts(bench: Bench, here: Path) -> None:

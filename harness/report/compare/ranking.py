@@ -15,9 +15,8 @@ from harness.report.compare.screen import labels, missing
 from harness.report.compare.sides import ComparedRun
 from harness.report.layout import Column, grid, prose
 from harness.report.text import clean
-from harness.stats.ranks import ModelPlace, RankedRuns, rank_runs
-from harness.stats.summary import Spread, spread
-from harness.stats.target import finite_limits
+from harness.stats.ranks import ModelPlace, RankedRuns, is_comparable, rank_runs
+from harness.stats.summary import Spread
 
 NO_PROOF = "Runs that share a letter cannot be told apart on these examples, which does not show that they are equal."
 
@@ -33,11 +32,7 @@ class RankedSides:
 
     def spread_of(self, side: ComparedRun) -> Spread:
         """Mean and interval of a run over the examples of the ranking."""
-        cells = [side.cells[key] for key in self.found.keys]
-        named = [cell.cluster for cell in cells]
-        return spread(
-            (cell.values for cell in cells), finite_limits(side.range), None if None in named else named
-        )  # fmt: skip
+        return side.spread_over([side.cells[key] for key in self.found.keys])
 
 
 def rankings_of(sides: Sequence[ComparedRun]) -> tuple[list[RankedSides], list[str]]:
@@ -59,14 +54,22 @@ def rankings_of(sides: Sequence[ComparedRun]) -> tuple[list[RankedSides], list[s
     for (env_id, _), group in groups.items():
         found = rank_runs([side.scores for side in group])
         if found is None:
-            why = "has only one run" if len(group) == 1 else "has no two runs that share two examples with a score"
-            left.append(f"{clean(env_id)} {why}.")
+            left.append(f"{clean(env_id)} {_obstacle(group)}.")
             continue
         pairs = sorted(zip(group, found.places, strict=True), key=lambda pair: _order(pair[1]))
         made.append(RankedSides(tuple(side for side, _ in pairs), tuple(place for _, place in pairs), found))
     if not made:
         raise UsageError(f"nothing to rank: {' '.join(left)} Name several runs of one environment")
     return made, left
+
+
+def _obstacle(group: Sequence[ComparedRun]) -> str:
+    """Why none of these runs is ranked."""
+    most = max(len(side.means) for side in group)
+    ranked = sum(is_comparable(len(side.means), most) for side in group)
+    if len(group) > 1 and ranked == 1:
+        return f"has only one run with a score on half of {numerals.count(most)} examples"
+    return "has only one run" if len(group) == 1 else "has no two runs that share two examples with a score"
 
 
 def _order(place: ModelPlace | None) -> float:

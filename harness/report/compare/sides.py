@@ -128,12 +128,16 @@ class ComparedRun:
         """Mean, interval and other statistics of the run; with clusters, the interval accounts for them."""
         if self.ended_early is not None:
             return self.ended_early
-        cells = [cell for cell in self.cells.values() if cell.values]
+        return self.spread_over([cell for cell in self.cells.values() if cell.values])
+
+    def spread_over(self, cells: Sequence[ExampleScores]) -> Spread:
+        """Mean, interval and other statistics of these examples of the run, each of which has values."""
         named = [cell.cluster for cell in cells]
         clusters = None if None in named or not named else named
         groups = (cell.values for cell in cells)
         if (attempts := self.attempts) is not None:
-            return Spread(attempts.rate(list(groups), clusters).estimate, count=self.scored)
+            count = sum(len(cell.values) for cell in cells)
+            return Spread(attempts.rate(list(groups), clusters).estimate, count=count)
         limits = finite_limits(self.range)
         if limits is None and not self.is_reward:
             return metric_spread(groups, clusters)
@@ -310,6 +314,12 @@ class Match(Difference):
     """Label shared by the candidates of all environments."""
     equality: EqualityRuling | None = None
     """Whether both are equal within a margin; None if that was not asked."""
+
+    @property
+    def lack(self) -> str:
+        """What `lost` examples lack on one side, as text."""
+        attempts = self.candidate.attempts
+        return "without a score" if attempts is None else f"with fewer than {attempts.k} scored rollouts"
 
 
 def match(name: str, candidate: ComparedRun, baseline: ComparedRun, column: str = "") -> Match:
