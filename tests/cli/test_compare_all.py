@@ -157,6 +157,8 @@ def test_without_common_examples_nothing_is_ranked(bench: Bench, here: Path) -> 
     few = run(losing(1, examples=4), 2, "few")
     done = bench("compare", "--all", one.id, few.id)
     assert done.code == 2 and "sums has only one run with a score on half of 9 examples." in done.err
+    alone = bench("compare", "--all", one.id, "--k", "1")
+    assert alone.err.count("sums has only one run.") == 1
 
 
 def test_places_of_a_pass_rate_have_its_means(bench: Bench, here: Path) -> None:

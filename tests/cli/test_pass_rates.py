@@ -198,4 +198,5 @@ def test_the_card_and_exports_have_the_intervals(bench: Bench, here: Path) -> No
     card = (Path(run["path"]).parent / "README.md").read_text()
 
     assert f"({low:.4g} to {high:.4g})" in card
+    assert rf" \[{low:.3f}, {high:.3f}\] (k=3) |" in card
     assert bench("export", "latest", "--format", "inspect-ai", "-o", "log.json").code in (0, 2)

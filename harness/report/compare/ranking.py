@@ -12,7 +12,7 @@ from harness.core.errors import UsageError
 from harness.core.types import JsonDict
 from harness.report import numerals
 from harness.report.compare.screen import labels, missing
-from harness.report.compare.sides import ComparedRun
+from harness.report.compare.sides import REWARD, ComparedRun
 from harness.report.layout import Column, grid, prose
 from harness.report.text import clean
 from harness.stats.ranks import ModelPlace, RankedRuns, is_comparable, rank_runs
@@ -51,13 +51,15 @@ def rankings_of(sides: Sequence[ComparedRun]) -> tuple[list[RankedSides], list[s
     for side in sides:
         groups.setdefault((side.manifest.env_id, side.measure), []).append(side)
     made, left = list[RankedSides](), list[str]()
-    for (env_id, _), group in groups.items():
+    for (env_id, measure), group in groups.items():
         found = rank_runs([side.scores for side in group])
         if found is None:
-            left.append(f"{clean(env_id)} {_obstacle(group)}.")
+            what = "" if measure == REWARD or len(group) == 1 else f" · {clean(measure)}"
+            left.append(f"{clean(env_id)}{what} {_obstacle(group)}.")
             continue
         pairs = sorted(zip(group, found.places, strict=True), key=lambda pair: _order(pair[1]))
         made.append(RankedSides(tuple(side for side, _ in pairs), tuple(place for _, place in pairs), found))
+    left = list(dict.fromkeys(left))
     if not made:
         raise UsageError(f"nothing to rank: {' '.join(left)} Name several runs of one environment")
     return made, left
