@@ -179,6 +179,7 @@ def test_each_environment_of_a_suite_has_its_own_baseline(shop: Workshop) -> Non
     run = shop.bench("run", "suite.toml", "-m", WORSE, "-c", "4", "--gate", suite.stem, "--margin", "0.1", "--json")
     assert run.code == 1, run.err
     assert {each["verdict"] for each in json.loads(run.out)["gate"]["environments"]} == {"fail"}
+    assert "compare suites: bench compare" in run.said and "gate: bench gate" not in run.said
     one = json.loads((shop.cwd / "outputs" / "suites" / suite.name).read_text())["runs"][0]
     name = Path(one["path"] if isinstance(one, dict) else one).name
     refused = shop.bench("run", "suite.toml", "-m", EQUAL, "--gate", name, "--margin", "0.1")
