@@ -173,6 +173,20 @@ def test_places_of_a_pass_rate_have_its_means(bench: Bench, here: Path) -> None:
         assert means[names[1]] == pytest.approx(1 / 3)
 
 
+def test_a_run_that_ended_early_is_ranked_with_its_own_interval(bench: Bench, here: Path) -> None:
+    changes = {"settings": {"env.until_ci": 0.3}, "planned": {"num_examples": 4000, "rollouts_per_example": 1}}
+    early = run({n: [float(n % 3 > 0)] for n in range(300)}, 0, "early", **changes)
+    whole, other = (run({n: [float(n % 4 > 0)] for n in range(size)}, size, f"n-{size}") for size in (500, 250))
+
+    def intervals(*names: str) -> dict[str, Any]:
+        [found] = document(bench, "--all", *names)["rankings"]
+        return {each["run"]: each["score"]["ci95"] for each in found["runs"]}
+
+    [shown, *_] = document(bench, early.id, whole.id)["runs"]
+    assert intervals(early.id, whole.id)[early.id] == shown["score"]["ci95"]
+    assert intervals(early.id, whole.id, other.id)[early.id] is None, "of a part of its examples it has none"
+
+
 # --- equality
 
 

@@ -160,6 +160,18 @@ def test_k_above_the_rollouts_of_all_runs(bench: Bench, pair: list[str], command
     assert "24 with fewer than 3 scored rollouts on one side or the other" in said
 
 
+def test_runs_with_other_thresholds_are_not_compared(bench: Bench, here: Path) -> None:
+    one, other = recorded(0, STRONG), recorded(1, WEAK, settings={**SETTINGS, "env.pass_threshold": 0.5})
+    names = [one.id, other.id]
+    said = f"of at least 1, one of {other.id} with 0.5, so their pass rates cannot be compared; make one alike"
+    for more in (("--k", "2"), ("--metric", "pass@2"), ("--all", "--k", "2"), ("--k", "2", "--table", "md")):
+        done = bench("compare", *names, *more)
+        assert done.code == 2 and said in done.err, done.err
+    assert bench("compare", *names).code == 0
+    gate = bench("gate", other.id, "--baseline", one.id, "--margin", "0.2", "--metric", "pass@2")
+    assert gate.code == 2 and said in gate.err
+
+
 def test_missing_scores_are_no_attempts(bench: Bench, here: Path) -> None:
     holed: Scores = {**STRONG, 0: [1.0, None, None, 0.0, None], 1: [None] * 5}
     run = recorded(0, holed)

@@ -239,7 +239,7 @@ def earlier_suite(output_dir: Path | str, suite: str) -> str | None:
             with contextlib.suppress(StoreError):
                 other = read_invocation(file)
                 is_whole = Counter(other.names) == names and len(other.runs) == len(other.names)
-                # A resumed suite has runs of the one that it goes on with.
+                # A resumed suite has the runs of an earlier one.
                 if is_whole and ours.isdisjoint(path.resolve() for path in other.runs):
                     return other.id
     return None

@@ -4,7 +4,7 @@ and groups that cannot be told apart. Statistics are in `stats.ranks`."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rich.text import Text
 
@@ -12,9 +12,10 @@ from harness.core.errors import UsageError
 from harness.core.types import JsonDict
 from harness.report import numerals
 from harness.report.compare.screen import labels, missing
-from harness.report.compare.sides import REWARD, ComparedRun
+from harness.report.compare.sides import REWARD, ComparedRun, check_thresholds
 from harness.report.layout import Column, grid, prose
 from harness.report.text import clean
+from harness.stats.intervals import Estimate
 from harness.stats.ranks import ModelPlace, RankedRuns, is_comparable, rank_runs
 from harness.stats.summary import Spread
 
@@ -31,8 +32,14 @@ class RankedSides:
     found: RankedRuns
 
     def spread_of(self, side: ComparedRun) -> Spread:
-        """Mean and interval of a run over the examples of the ranking."""
-        return side.spread_over([side.cells[key] for key in self.found.keys])
+        """Mean and interval of a run over the examples of the ranking; without an interval if the run ended early and
+        has other examples, too."""
+        if side.ended_early is not None and len(self.found.keys) == len(side.means):
+            return side.ended_early
+        found = side.spread_over([side.cells[key] for key in self.found.keys])
+        if side.ended_early is None:
+            return found
+        return replace(found, estimate=Estimate(found.estimate.mean, examples=found.estimate.examples))
 
 
 def rankings_of(sides: Sequence[ComparedRun]) -> tuple[list[RankedSides], list[str]]:
@@ -45,13 +52,14 @@ def rankings_of(sides: Sequence[ComparedRun]) -> tuple[list[RankedSides], list[s
         The rankings, and sentences about runs that are in none.
 
     Raises:
-        UsageError: no runs can be ranked.
+        UsageError: no runs can be ranked, or runs have different thresholds of passing.
     """
     groups: dict[tuple[str, str], list[ComparedRun]] = {}
     for side in sides:
         groups.setdefault((side.manifest.env_id, side.measure), []).append(side)
     made, left = list[RankedSides](), list[str]()
     for (env_id, measure), group in groups.items():
+        check_thresholds(group)
         found = rank_runs([side.scores for side in group])
         if found is None:
             what = "" if measure == REWARD or len(group) == 1 else f" · {clean(measure)}"

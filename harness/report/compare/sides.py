@@ -246,6 +246,22 @@ def read_side(run: RunDir, measure: str = REWARD, *, cluster: str | None = None)
     return side
 
 
+def check_thresholds(sides: Sequence[ComparedRun]) -> None:
+    """Check that pass rates of runs of one environment count the same rollouts as passed.
+
+    Raises:
+        UsageError: the runs have different thresholds.
+    """
+    thresholds = {side.threshold: side for side in sides if side.attempts is not None}
+    if len(thresholds) > 1:
+        (first, one), (second, other), *_ = thresholds.items()
+        raise UsageError(
+            f"a rollout of {one.run.id} passes with a reward of at least {first:g}, one of {other.run.id} with "
+            f"{second:g}, so their pass rates cannot be compared",
+            remedy=f"make one alike: bench rescore {other.run.id} --set env.pass_threshold={first:g}",
+        )
+
+
 def rollouts_of(side: ComparedRun, key: str) -> list[Outcome]:
     """Rollouts of one example that have an outcome."""
     recorded = side.recorded
@@ -332,8 +348,10 @@ def match(name: str, candidate: ComparedRun, baseline: ComparedRun, column: str 
         column: Label shared by the candidates of all environments.
 
     Raises:
-        UsageError: the runs have no example in common and belong to different environments.
+        UsageError: the runs have no example in common and belong to different environments, or they have different
+            thresholds of passing.
     """
+    check_thresholds([baseline, candidate])
     difference = difference_of(candidate.scores, baseline.scores)
     first, second = candidate.means, baseline.means
     common = [key for key in candidate.cells if key in baseline.cells]
