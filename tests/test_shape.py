@@ -58,7 +58,8 @@ LINES = {
     # options of bench compare for places and equality
     # examples of bench judge
     # bench gate that asks a model itself, and verdicts below the results of runs
-    "cli": (10603, 7311),
+    # remedies of gates whose baseline has clusters or was moved
+    "cli": (10620, 7320),
     # a dict of the keys that were added last; log-probabilities of a reply
     # the number of a key, and of one that was added
     # imported runs without messages or times
@@ -77,7 +78,8 @@ LINES = {
     # clusters that the environment declares
     # the rows of chosen examples
     # the baseline of a sequential gate, and checks that it can be compared
-    "engine": (8011, 5485),  # executors and listeners of plugins; a backlog with less work than a queue of asyncio
+    # the remedy of a gate names --example-ids
+    "engine": (8012, 5486),  # executors and listeners of plugins; a backlog with less work than a queue of asyncio
     # MachineEnv and its tools
     # a hook around the turns on a machine; errors of verify after a limit
     # a machine that failed is never verified; texts of models that no program can have
@@ -147,7 +149,8 @@ LINES = {
     # rankings of all runs, their columns in reports and tables; verdicts on equality
     # labels of people beside scores, and the mean that they correct, in all formats of a report
     # the verdict of a sequential gate, and the examples that it saved
-    "report": (10116, 7034),  # columns of notes, and notes in transcripts; calls of rollouts
+    # means of ranked pass rates, and runs that have other thresholds of passing
+    "report": (10170, 7070),  # columns of notes, and notes in transcripts; calls of rollouts
     "results": (5, 2),
     # names of arguments are matched to fields of the state once
     "rubrics": (3200, 1920),  # judge.openai; judges that sync functions ask; judges called from other loops
@@ -175,7 +178,8 @@ LINES = {
     # places of models and groups; equality within a margin; control variates
     # means corrected by labels of clustered rollouts with probabilities, kappa with an interval
     # the sequential gate: its rule, and control variates in confidence sequences
-    "stats": (6119, 3533),  # figures of a run; tables of scattered indices take little memory
+    # whether a run is ranked
+    "stats": (6126, 3537),  # figures of a run; tables of scattered indices take little memory
     # queries over rollouts; errors with setting and remedy as fields, an argument a line; imports as run folders
     # notes of people; hostile indices in a journal take little memory
     # usual lines become records quickly, with the types of their fields checked by position; lines read in blocks

@@ -3,12 +3,15 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from harness.cli.output import width_of
 from harness.cli.view import View
+from harness.core.errors import StoreError
+from harness.core.messages import Message
 from harness.core.types import JsonDict
 from harness.engine.prepare import LiveRun
 from harness.report.compare.sides import match, read_side
@@ -62,15 +65,28 @@ def verdicts_of(runs: Sequence[tuple[RunDir, Manifest]], min_coverage: float = C
     for margin, group in by_margin.items():
         rule = GateRule(margin, min_coverage)
         matches = [
-            match(
-                manifest.name or manifest.env_id,
-                read_side(run),
-                read_side(RunDir(Path(str(manifest.gate.get("path"))))),
-            )
+            match(manifest.name or manifest.env_id, read_side(run), read_side(_baseline(run, manifest)))
             for run, manifest in group
         ]
         found.append(GateVerdict(rule, apply_rules(adjust(matches), rule)))
     return found
+
+
+def _baseline(run: RunDir, manifest: Manifest) -> RunDir:
+    """The recorded baseline of a run.
+
+    Raises:
+        StoreError: it is not where it was.
+    """
+    baseline = RunDir(Path(str(manifest.gate.get("path"))))
+    if not baseline.path.is_dir():
+        margin = number(manifest.gate.get("margin"))
+        raise StoreError(
+            Message("the baseline {baseline} of {run} is not there any more", baseline=baseline.path, run=run.path),
+            remedy=f"if it was moved, name it: bench gate {{run}} --baseline RUN --margin {margin:g}",
+            run=shlex.quote(str(run.path)),
+        )
+    return baseline
 
 
 def exit_code_of(found: Sequence[GateVerdict]) -> int:

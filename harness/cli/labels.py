@@ -21,6 +21,8 @@ class OptionLabels(Labels):
 
 RUN = OptionLabels({each.key: each.flag for each in (*SETTINGS, *SHORTCUTS) if each.flag})
 
+GATE = OptionLabels({**RUN, "gate": "--sequential", "cluster_key": "--set env.cluster_key"})
+
 EVAL = OptionLabels({
     "num_examples": "--limit",
     "rollouts_per_example": "--n",
@@ -48,4 +50,4 @@ MULTI = OptionLabels({**MULTI_FILE, "model": "-m", "api_base_url": "-b", "api_ke
 
 def labels_of(argv: Sequence[str]) -> Labels:
     """Return how the command in a command line spells settings and options in its messages."""
-    return {"eval": EVAL, "test": EVAL, "multi": MULTI}.get(next(iter(argv), ""), RUN)
+    return {"eval": EVAL, "gate": GATE, "test": EVAL, "multi": MULTI}.get(next(iter(argv), ""), RUN)

@@ -133,11 +133,10 @@ class View:
         later = " (after another run of it)" if other is None else ""
         compare = shlex.join(["bench", "compare", baseline, candidate, *where])
         gate = shlex.join(["bench", "gate", candidate, "--baseline", baseline, "--margin", "0.05", *where])
-        for line in (
-            f"suite {suite}: {len(saved)} runs",
-            f"  compare suites: {compare}{later}",
-            f"  gate: {gate}{later}",
-        ):
+        lines = [f"suite {suite}: {len(saved)} runs", f"  compare suites: {compare}{later}"]
+        if not any(run.manifest.gate for run in saved):  # runs that may have ended early are no baseline
+            lines.append(f"  gate: {gate}{later}")
+        for line in lines:
             console.print(line, soft_wrap=True, markup=False)
 
     def budget_json(self) -> JsonDict | None:

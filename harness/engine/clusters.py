@@ -46,7 +46,7 @@ def declared_clusters(
             source=source,
             key=key,
         )
-        raise ConfigError(words, remedy=f"remove {{{name}}}, or set {{cluster_key}} to none")
+        raise ConfigError(words, remedy=f"remove {{{name}}}, or add {{cluster_key}}=none")
     labels = ClusterLabels(key)
     found = {example.index: labels.add(example, example.key) for example in examples}
     if not is_derived and (fault := labels.fault(resolved.env_id)):

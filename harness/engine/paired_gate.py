@@ -131,7 +131,8 @@ def _scores(
         raise UsageError(
             f"{source}: {mine} would have {len(keys):,} examples and the baseline {folder.path} has {examples:,}, but "
             f"only {len(common):,} are the same",
-            remedy="use the settings of the baseline: {num_examples}, {shuffle}, {shuffle_seed} and {env_args}",
+            remedy="use the settings of the baseline: {num_examples}, {example_ids}, {shuffle}, {shuffle_seed} and "
+            "{env_args}",
         )
     low, high = _widened(limits, values.values())
     found: list[object] = []

@@ -328,6 +328,8 @@ def settling_examples(
         unknown. If all observed differences are equal (no spread), the smallest number that the test accepts.
     """
     estimate = paired.estimate
+    if estimate.method == "betting":  # valid at any stopping time, so its width says nothing about a fixed number
+        return None
     if delta is None and estimate.mean and estimate.stderr is None and estimate.clusters is None and paired.pairs > 1:
         return fewest_pairs(alpha)
     delta = estimate.mean if delta is None else delta

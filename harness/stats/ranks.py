@@ -137,7 +137,7 @@ def rank_runs(runs: Sequence[Scores]) -> RankedRuns | None:
         The ranking; None if fewer than two runs can be ranked, or if they share fewer than two examples.
     """
     most = max((len(run.means) for run in runs), default=0)
-    ranked = [number for number, run in enumerate(runs) if run.means and len(run.means) >= LEAST_SHARE * most]
+    ranked = [number for number, run in enumerate(runs) if is_comparable(len(run.means), most)]
     if len(ranked) < 2:
         return None
     first = runs[ranked[0]]
@@ -151,6 +151,11 @@ def rank_runs(runs: Sequence[Scores]) -> RankedRuns | None:
     )
     by_run = dict(zip(ranked, found.places, strict=True))
     return RankedRuns(tuple(by_run.get(number) for number in range(len(runs))), found, keys, most)
+
+
+def is_comparable(scored: int, most: int) -> bool:
+    """Whether a run with `scored` scored examples is ranked if one with the most has `most`."""
+    return scored > 0 and scored >= LEAST_SHARE * most
 
 
 def _place(means: Sequence[float], model: int) -> int:

@@ -195,8 +195,8 @@ def _parent_body(parent: Path, runs: list[RunDir]) -> str:
         figures = dict(results(manifest, summary))
         name = ", ".join(filter(None, (manifest.name or manifest.env_id, _origin(manifest))))
         cells = [run.id, name, manifest.status, figures.get("mean reward", "–")]
-        cells += [figures.get("95 % interval", "–"), figures.get("scored", "–"), _planned(manifest), passes(summary)]
-        lines.append(f"| {' | '.join(escape(cell) for cell in cells)} |")
+        cells += [figures.get("95 % interval", "–"), figures.get("scored", "–"), _planned(manifest)]
+        lines.append(f"| {' | '.join([*map(escape, cells), passes(summary)])} |")
         if run.has_data():
             # Cards do not name local folders.
             sections.append(run_card_section(manifest, summary, source=".", config_toml=shown_config(run.config_path)))

@@ -98,7 +98,7 @@ def unscored_table(summary: JsonDict | None) -> list[str]:
 
 
 def passes(summary: JsonDict | None) -> str:
-    """pass@k for the largest k, as the text of a table cell."""
+    """pass@k for the largest k, as a table cell in Markdown."""
     k, at, _ = _largest_k(summary or {})
     return f"{_number(at)}{_rate_span(summary or {}, f'pass@{k}')} (k={k})" if k else NONE
 

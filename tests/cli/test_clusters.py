@@ -132,13 +132,25 @@ def test_early_stopping_needs_independent_examples(bench: Bench, here: Path) -> 
 
     assert (done.code, done.out) == (2, "")
     assert "--until-ci 0.2 assumes that examples are independent" in done.err and "the same doc" in done.err
-    assert "set --cluster-key to none" in done.err
+    assert "add --cluster-key=none" in done.err
     independent = run_documents(bench, "--until-ci", "0.2", "--cluster-key", "none")["summary"]
     assert "clusters" not in independent and independent["scored"] == 40
     gated = bench("run", "./documents.py", "-m", "reference/oracle", "--gate", "latest", "--margin", "0.2")
     assert (gated.code, gated.out) == (2, "")
     assert "--gate latest assumes that examples are independent" in gated.err
-    assert "remove --gate, or set --cluster-key to none" in gated.err
+    assert "remove --gate, or add --cluster-key=none" in gated.err
+
+
+def test_a_sequential_gate_against_a_run_with_clusters(bench: Bench, here: Path) -> None:
+    base = Path(run_documents(bench)["path"]).name
+    command = ("gate", "--against", base, "--sequential", "-m", "reference/null", "--margin", "0.2")
+    refused = bench(*command)
+    assert refused.code == 2 and "remove --sequential, or add --set env.cluster_key=none" in refused.err
+    assert bench(*command, "--set", "env.cluster_key=none", "-c", "1", "-q").code == 1
+    later = ("gate", "latest", "--baseline", base, "--margin", "0.2")
+    undecided = bench(*later)
+    assert undecided.code == 3 and "--cluster none takes them as such" in " ".join(undecided.out.split())
+    assert bench(*later, "--cluster", "none").code == 1
 
 
 def test_a_run_that_ended_early_has_no_interval_of_clusters(bench: Bench, here: Path) -> None:

@@ -154,6 +154,38 @@ def test_without_common_examples_nothing_is_ranked(bench: Bench, here: Path) -> 
     done = bench("compare", "--all", one.id, two.id)
     assert done.code == 2 and "sums has no two runs that share two examples with a score." in done.err
 
+    few = run(losing(1, examples=4), 2, "few")
+    done = bench("compare", "--all", one.id, few.id)
+    assert done.code == 2 and "sums has only one run with a score on half of 9 examples." in done.err
+    alone = bench("compare", "--all", one.id, "--k", "1")
+    assert alone.err.count("sums has only one run.") == 1
+
+
+def test_places_of_a_pass_rate_have_its_means(bench: Bench, here: Path) -> None:
+    infos = {n: {"document": n // 4} for n in range(40)}
+    ways = [{n: [float((n * k) % 5 > 0) for k in range(1, 4)] for n in range(40)}, {n: [1.0, 0.0, 1.0] for n in infos}]
+    names = [run(scores, minute, f"m-{minute}", infos=infos).id for minute, scores in enumerate(ways)]
+    for options in ((), ("--cluster", "document")):
+        [found] = document(bench, "--all", *names, "--metric", "pass^2", *options)["rankings"]
+        [compared] = document(bench, *names, "--metric", "pass^2", *options)["comparisons"]
+        means = {each["run"]: each["score"]["mean"] for each in found["runs"]}
+        assert [means[names[1]], means[names[0]]] == pytest.approx(compared["means"])
+        assert means[names[1]] == pytest.approx(1 / 3)
+
+
+def test_a_run_that_ended_early_is_ranked_with_its_own_interval(bench: Bench, here: Path) -> None:
+    changes = {"settings": {"env.until_ci": 0.3}, "planned": {"num_examples": 4000, "rollouts_per_example": 1}}
+    early = run({n: [float(n % 3 > 0)] for n in range(300)}, 0, "early", **changes)
+    whole, other = (run({n: [float(n % 4 > 0)] for n in range(size)}, size, f"n-{size}") for size in (500, 250))
+
+    def intervals(*names: str) -> dict[str, Any]:
+        [found] = document(bench, "--all", *names)["rankings"]
+        return {each["run"]: each["score"]["ci95"] for each in found["runs"]}
+
+    [shown, *_] = document(bench, early.id, whole.id)["runs"]
+    assert intervals(early.id, whole.id)[early.id] == shown["score"]["ci95"]
+    assert intervals(early.id, whole.id, other.id)[early.id] is None, "of a part of its examples it has none"
+
 
 # --- equality
 

@@ -153,6 +153,23 @@ def test_k_above_the_rollouts_of_all_runs(bench: Bench, pair: list[str], command
     short = recorded(3, {n: values[:2] for n, values in STRONG.items()}).id
     done = bench(*command, pair[0], short, "--k", "3")
     assert (done.code == 0 and "–" in done.out) or "unknown" in done.out
+    gate = bench("gate", short, "--baseline", pair[0], "--margin", "0.2", "--metric", "pass@3")
+    said = " ".join(gate.out.split())
+    assert gate.code == 3 and "24 with fewer than 3 scored rollouts on one side); run both with -r 3 or more" in said
+    said = " ".join(bench("compare", pair[0], short, "--k", "3").out.split())
+    assert "24 with fewer than 3 scored rollouts on one side or the other" in said
+
+
+def test_runs_with_other_thresholds_are_not_compared(bench: Bench, here: Path) -> None:
+    one, other = recorded(0, STRONG), recorded(1, WEAK, settings={**SETTINGS, "env.pass_threshold": 0.5})
+    names = [one.id, other.id]
+    said = f"of at least 1, one of {other.id} with 0.5, so their pass rates cannot be compared; make one alike"
+    for more in (("--k", "2"), ("--metric", "pass@2"), ("--all", "--k", "2"), ("--k", "2", "--table", "md")):
+        done = bench("compare", *names, *more)
+        assert done.code == 2 and said in done.err, done.err
+    assert bench("compare", *names).code == 0
+    gate = bench("gate", other.id, "--baseline", one.id, "--margin", "0.2", "--metric", "pass@2")
+    assert gate.code == 2 and said in gate.err
 
 
 def test_missing_scores_are_no_attempts(bench: Bench, here: Path) -> None:
@@ -193,4 +210,5 @@ def test_the_card_and_exports_have_the_intervals(bench: Bench, here: Path) -> No
     card = (Path(run["path"]).parent / "README.md").read_text()
 
     assert f"({low:.4g} to {high:.4g})" in card
+    assert rf" \[{low:.3f}, {high:.3f}\] (k=3) |" in card
     assert bench("export", "latest", "--format", "inspect-ai", "-o", "log.json").code in (0, 2)

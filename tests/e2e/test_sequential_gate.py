@@ -56,6 +56,7 @@ def test_an_equal_candidate_passes_early_and_every_screen_says_so(shop: Workshop
     assert (later.code, document["verdict"], environment["ci95"]) == (0, "pass", gate["interval"])
     assert environment["method"] == "betting" and environment["p_value"] is None
     assert environment["sequential"]["rollouts_saved"] == 400 - made
+    assert environment["settling_examples"] is None
     assert shop.bench("gate", "latest", "--baseline", base, "--margin", "0.001").code == 3
     metric = shop.bench("gate", "latest", "--baseline", base, "--margin", "0.1", "--metric", "correct")
     assert metric.code == 3 and "ended early because of a sequential gate" in " ".join(metric.out.split())
@@ -114,6 +115,10 @@ def test_a_killed_gate_is_resumed_to_the_same_verdict(shop: Workshop) -> None:
     # Complete: the verdict is only repeated.
     repeated = shop.bench("resume", killed.name)
     assert repeated.code == 0 and "PASS" in repeated.out and "nothing is left to do" in repeated.out
+    [home] = [path.parent for path in shop.run_dirs() if path.parent.name == base]
+    home.rename(shop.cwd / base)
+    moved = shop.bench("resume", killed.name)
+    assert moved.code == 1 and "is not there any more" in moved.said and "--baseline RUN --margin 0.1" in moved.said
 
 
 def test_a_smaller_margin_goes_on(shop: Workshop) -> None:
@@ -174,6 +179,7 @@ def test_each_environment_of_a_suite_has_its_own_baseline(shop: Workshop) -> Non
     run = shop.bench("run", "suite.toml", "-m", WORSE, "-c", "4", "--gate", suite.stem, "--margin", "0.1", "--json")
     assert run.code == 1, run.err
     assert {each["verdict"] for each in json.loads(run.out)["gate"]["environments"]} == {"fail"}
+    assert "compare suites: bench compare" in run.said and "gate: bench gate" not in run.said
     one = json.loads((shop.cwd / "outputs" / "suites" / suite.name).read_text())["runs"][0]
     name = Path(one["path"] if isinstance(one, dict) else one).name
     refused = shop.bench("run", "suite.toml", "-m", EQUAL, "--gate", name, "--margin", "0.1")
@@ -241,6 +247,7 @@ def test_what_cannot_be_decided_is_refused_before_anything_is_asked(shop: Worksh
         ((*run, "--gate", base, "--margin", "-1"), "must be at least 0"),
         ((*run, "--gate", "nothing", "--margin", "0.1"), "no run 'nothing'"),
         ((*run, "--gate", half, "--margin", "0.1"), "100 examples and the baseline"),
+        ((*run, "--gate", base, "--margin", "0.1", "--example-ids", "1"), "-n, --example-ids, --shuffle"),
         ((*run, "--gate", stopped, "--margin", "0.1"), "ended early, but a baseline needs"),
         ((*run, "--gate", unbounded, "--margin", "0.1"), "is a run of open-ended, but sums is one of sums"),
         (("gate", "--against", unbounded, "--sequential", "-m", "reference/oracle", "--margin", "0.1"), "reward_range"),

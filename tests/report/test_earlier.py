@@ -64,6 +64,15 @@ def test_of_one_second_the_suite_that_was_written_before_is_the_earlier(tmp_path
     assert [earlier_suite(tmp_path, suite) for suite in (third, second, first)] == [second, first, None]
 
 
+def test_a_resumed_suite_is_not_compared_with_its_own_runs(tmp_path: Path) -> None:
+    old, made = run(tmp_path, 0, "lab/a"), run(tmp_path, 1, "lab/a")
+    suites = [f"20261121T10000{number}Z-aaaa" for number in range(3)]
+    for suite, one in zip(suites, (old, made, made), strict=True):
+        write_suite(tmp_path, suite, file=None, command="", runs=[(one, one.read_manifest())])
+
+    assert earlier_suite(tmp_path, suites[2]) == suites[0]
+
+
 def test_a_damaged_run_is_passed_over(tmp_path: Path) -> None:
     good, bad = run(tmp_path, 0, "lab/a"), run(tmp_path, 1, "lab/c")
     bad.manifest_path.write_text("{")

@@ -224,7 +224,7 @@ def previous_run(folder: RunDir, manifest: Manifest) -> RunDir | None:
 
 
 def earlier_suite(output_dir: Path | str, suite: str) -> str | None:
-    """Return the id of the newest earlier suite with runs of the same names; None if no suite has them.
+    """Return the id of the newest earlier suite with other runs of the same names; None if no suite has them.
 
     Args:
         output_dir: Output folder of the suites.
@@ -232,12 +232,15 @@ def earlier_suite(output_dir: Path | str, suite: str) -> str | None:
     """
     with contextlib.suppress(KeyError, OSError, StoreError):  # only a suggestion: errors are ignored
         files = {file.stem: file for file in suite_files(output_dir)}
-        names = Counter(read_invocation(files[suite]).names)
+        mine = read_invocation(files[suite])
+        names, ours = Counter(mine.names), {path.resolve() for path in mine.runs}
         before = [*itertools.takewhile(lambda stem: stem != suite, files)]
         for file in (files[stem] for stem in reversed(before[-LOOKED_AT:])):
             with contextlib.suppress(StoreError):
                 other = read_invocation(file)
-                if Counter(other.names) == names and len(other.runs) == len(other.names):
+                is_whole = Counter(other.names) == names and len(other.runs) == len(other.names)
+                # A resumed suite has the runs of an earlier one.
+                if is_whole and ours.isdisjoint(path.resolve() for path in other.runs):
                     return other.id
     return None
 

@@ -4,7 +4,7 @@ and groups that cannot be told apart. Statistics are in `stats.ranks`."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rich.text import Text
 
@@ -12,12 +12,12 @@ from harness.core.errors import UsageError
 from harness.core.types import JsonDict
 from harness.report import numerals
 from harness.report.compare.screen import labels, missing
-from harness.report.compare.sides import ComparedRun
+from harness.report.compare.sides import REWARD, ComparedRun, check_thresholds
 from harness.report.layout import Column, grid, prose
 from harness.report.text import clean
-from harness.stats.ranks import ModelPlace, RankedRuns, rank_runs
-from harness.stats.summary import Spread, spread
-from harness.stats.target import finite_limits
+from harness.stats.intervals import Estimate
+from harness.stats.ranks import ModelPlace, RankedRuns, is_comparable, rank_runs
+from harness.stats.summary import Spread
 
 NO_PROOF = "Runs that share a letter cannot be told apart on these examples, which does not show that they are equal."
 
@@ -32,12 +32,14 @@ class RankedSides:
     found: RankedRuns
 
     def spread_of(self, side: ComparedRun) -> Spread:
-        """Mean and interval of a run over the examples of the ranking."""
-        cells = [side.cells[key] for key in self.found.keys]
-        named = [cell.cluster for cell in cells]
-        return spread(
-            (cell.values for cell in cells), finite_limits(side.range), None if None in named else named
-        )  # fmt: skip
+        """Mean and interval of a run over the examples of the ranking; without an interval if the run ended early and
+        has other examples, too."""
+        if side.ended_early is not None and len(self.found.keys) == len(side.means):
+            return side.ended_early
+        found = side.spread_over([side.cells[key] for key in self.found.keys])
+        if side.ended_early is None:
+            return found
+        return replace(found, estimate=Estimate(found.estimate.mean, examples=found.estimate.examples))
 
 
 def rankings_of(sides: Sequence[ComparedRun]) -> tuple[list[RankedSides], list[str]]:
@@ -50,23 +52,34 @@ def rankings_of(sides: Sequence[ComparedRun]) -> tuple[list[RankedSides], list[s
         The rankings, and sentences about runs that are in none.
 
     Raises:
-        UsageError: no runs can be ranked.
+        UsageError: no runs can be ranked, or runs have different thresholds of passing.
     """
     groups: dict[tuple[str, str], list[ComparedRun]] = {}
     for side in sides:
         groups.setdefault((side.manifest.env_id, side.measure), []).append(side)
     made, left = list[RankedSides](), list[str]()
-    for (env_id, _), group in groups.items():
+    for (env_id, measure), group in groups.items():
+        check_thresholds(group)
         found = rank_runs([side.scores for side in group])
         if found is None:
-            why = "has only one run" if len(group) == 1 else "has no two runs that share two examples with a score"
-            left.append(f"{clean(env_id)} {why}.")
+            what = "" if measure == REWARD or len(group) == 1 else f" · {clean(measure)}"
+            left.append(f"{clean(env_id)}{what} {_obstacle(group)}.")
             continue
         pairs = sorted(zip(group, found.places, strict=True), key=lambda pair: _order(pair[1]))
         made.append(RankedSides(tuple(side for side, _ in pairs), tuple(place for _, place in pairs), found))
+    left = list(dict.fromkeys(left))
     if not made:
         raise UsageError(f"nothing to rank: {' '.join(left)} Name several runs of one environment")
     return made, left
+
+
+def _obstacle(group: Sequence[ComparedRun]) -> str:
+    """Why none of these runs is ranked."""
+    most = max(len(side.means) for side in group)
+    ranked = sum(is_comparable(len(side.means), most) for side in group)
+    if len(group) > 1 and ranked == 1:
+        return f"has only one run with a score on half of {numerals.count(most)} examples"
+    return "has only one run" if len(group) == 1 else "has no two runs that share two examples with a score"
 
 
 def _order(place: ModelPlace | None) -> float:

@@ -223,7 +223,7 @@ def explained(label: str, baseline: str, match: Match) -> Iterator[str]:
     counts = (
         (match.only_candidate, f"of {label} alone"),
         (match.only_baseline, f"of {baseline} alone"),
-        (match.lost, "without a score on one side or the other"),
+        (match.lost, f"{match.lack} on one side or the other"),
     )
     if parts := [f"{numerals.count(number)} {words}" for number, words in counts if number]:
         means = ""

@@ -55,9 +55,12 @@ def sequential_ruling(match: Match, rule: GateRule) -> tuple[Match, Verdict, str
     if found is None:
         return None
     after = f"after {numerals.count(found.used)} of {numerals.count(found.gate.examples)} examples"
-    if match.baseline.manifest.id != found.gate.baseline or match.paired.estimate.clusters is not None:
-        other = f"it is compared with its own baseline {found.gate.baseline}, without clusters"
-        return match, "inconclusive", f"its examples ended {after}, and only where {other} is a verdict valid"
+    if match.baseline.manifest.id != found.gate.baseline:
+        own = f"so it has a verdict only against its own baseline {found.gate.baseline}"
+        return match, "inconclusive", f"it ended early, {after}, {own}"
+    if match.paired.estimate.clusters is not None:
+        why = "which is valid only if examples are independent; --cluster none takes them as such"
+        return match, "inconclusive", f"it ended early, {after}, {why}"
     estimate = found.difference
     paired = replace(
         match.paired, estimate=estimate, p_value=None, t_p_value=None, mcnemar=None, cautious_low=None, sums=()

@@ -128,12 +128,16 @@ class ComparedRun:
         """Mean, interval and other statistics of the run; with clusters, the interval accounts for them."""
         if self.ended_early is not None:
             return self.ended_early
-        cells = [cell for cell in self.cells.values() if cell.values]
+        return self.spread_over([cell for cell in self.cells.values() if cell.values])
+
+    def spread_over(self, cells: Sequence[ExampleScores]) -> Spread:
+        """Mean, interval and other statistics of these examples of the run, each of which has values."""
         named = [cell.cluster for cell in cells]
         clusters = None if None in named or not named else named
         groups = (cell.values for cell in cells)
         if (attempts := self.attempts) is not None:
-            return Spread(attempts.rate(list(groups), clusters).estimate, count=self.scored)
+            count = sum(len(cell.values) for cell in cells)
+            return Spread(attempts.rate(list(groups), clusters).estimate, count=count)
         limits = finite_limits(self.range)
         if limits is None and not self.is_reward:
             return metric_spread(groups, clusters)
@@ -242,6 +246,22 @@ def read_side(run: RunDir, measure: str = REWARD, *, cluster: str | None = None)
     return side
 
 
+def check_thresholds(sides: Sequence[ComparedRun]) -> None:
+    """Check that pass rates of runs of one environment count the same rollouts as passed.
+
+    Raises:
+        UsageError: the runs have different thresholds.
+    """
+    thresholds = {side.threshold: side for side in sides if side.attempts is not None}
+    if len(thresholds) > 1:
+        (first, one), (second, other), *_ = thresholds.items()
+        raise UsageError(
+            f"a rollout of {one.run.id} passes with a reward of at least {first:g}, one of {other.run.id} with "
+            f"{second:g}, so their pass rates cannot be compared",
+            remedy=f"make one alike: bench rescore {other.run.id} --set env.pass_threshold={first:g}",
+        )
+
+
 def rollouts_of(side: ComparedRun, key: str) -> list[Outcome]:
     """Rollouts of one example that have an outcome."""
     recorded = side.recorded
@@ -311,6 +331,12 @@ class Match(Difference):
     equality: EqualityRuling | None = None
     """Whether both are equal within a margin; None if that was not asked."""
 
+    @property
+    def lack(self) -> str:
+        """What `lost` examples lack on one side, as text."""
+        attempts = self.candidate.attempts
+        return "without a score" if attempts is None else f"with fewer than {attempts.k} scored rollouts"
+
 
 def match(name: str, candidate: ComparedRun, baseline: ComparedRun, column: str = "") -> Match:
     """Compare a candidate with its baseline, on one environment.
@@ -322,8 +348,10 @@ def match(name: str, candidate: ComparedRun, baseline: ComparedRun, column: str 
         column: Label shared by the candidates of all environments.
 
     Raises:
-        UsageError: the runs have no example in common and belong to different environments.
+        UsageError: the runs have no example in common and belong to different environments, or they have different
+            thresholds of passing.
     """
+    check_thresholds([baseline, candidate])
     difference = difference_of(candidate.scores, baseline.scores)
     first, second = candidate.means, baseline.means
     common = [key for key in candidate.cells if key in baseline.cells]

@@ -148,12 +148,15 @@ def _too_little(match: Match, rule: GateRule) -> tuple[Verdict, str] | None:
         parts = [
             (match.only_candidate, "of the candidate alone"),
             (match.only_baseline, "of the baseline alone"),
-            (match.lost, "without a score on one side"),
+            (match.lost, f"{match.lack} on one side"),
         ]
         detail = ", ".join(f"{numerals.count(number)} {words}" for number, words in parts if number)
+        attempts, remedy = candidate.attempts, "run both on the same examples"
+        if attempts is not None and min(candidate.planned_each, baseline.planned_each) < attempts.k:
+            remedy = f"run both with -r {attempts.k} or more"
         return "inconclusive", (
             f"{numerals.count(pairs)} of {numerals.count(examples)} examples can be compared, but the gate requires "
-            f"{wanted}{f' ({detail})' if detail else ''}; run both on the same examples"
+            f"{wanted}{f' ({detail})' if detail else ''}; {remedy}"
         )
     return None
 

@@ -164,10 +164,14 @@ def table_of_sides(
         with_places: Whether the runs of an environment are ranked.
 
     Raises:
-        UsageError: the margin is as large as the range of scores.
+        UsageError: the margin is as large as the range of scores, or runs have different thresholds of passing.
     """
+    from harness.report.compare.sides import check_thresholds
+
     cells = [_cell_of_side(side, origin) for side, origin in sides]
     read = {id(cell): side for cell, (side, _) in zip(cells, sides, strict=True)}
+    for environment in dict.fromkeys(cell.environment for cell in cells):
+        check_thresholds([read[id(cell)] for cell in cells if cell.environment == environment])
     compared: list[tuple[ResultCell, ResultCell]] = []
     differences: list[Difference] = []
     rankings: list[RankedRuns] = []
