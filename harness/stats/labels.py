@@ -97,7 +97,8 @@ def prediction_powered(
     ends = _extended(limits, judged, sample.labels)
     found, weight = _corrected(sample, whole, drift, ends, level=level, is_whole=bool(has.all()))
     spread = float((share * (judged - whole) ** 2).sum()) * (1 - has.mean()) / sample.effective
-    p_random = None if spread <= 0 else math.erfc(abs(_fit(sample).score - whole) / math.sqrt(2 * spread))
+    is_constant = spread <= (_ROUNDING * float(abs(judged).max())) ** 2
+    p_random = None if is_constant else math.erfc(abs(_fit(sample).score - whole) / math.sqrt(2 * spread))
     return Corrected(found, weight, int(has.sum()), p_random)
 
 
@@ -128,7 +129,9 @@ def _corrected(
     made = Estimate(mean, examples=sample.examples, level=level, df=sample.effective - 1)
     errors = plain.errors(weight, drift)
     found = _interval(made, mean, errors, "ppi")
-    seen = informative(errors.tolist()), informative((plain.of_labels - plain.of_scores).tolist())
+    largest = max(float(abs(each).max(initial=0.0)) for each in (plain.of_labels, plain.of_scores))
+    of_judge = _exact(plain.of_labels - plain.of_scores, largest)
+    seen = informative(errors.tolist()), informative(of_judge.tolist())
     if ends is not None and (min(seen) < INFORMATIVE or not _is_within(found, ends)):
         middle = extreme.label + weight * (whole - extreme.score)
         found = _interval(found, middle, extreme.errors(weight, drift), "ppi_added", ends)
@@ -286,7 +289,7 @@ def _fit(sample: _Sample, *, has_added: bool = False) -> _Fit:
     label, score = float(weights @ sample.labels), float(weights @ sample.scores)
     scale = 1.0 if has_added else _scale(sample.effective)
     parts = [
-        scale * sums_of(weights * (values - mean), sample.codes, sample.count)
+        scale * sums_of(weights * _exact(values - mean, float(abs(values).max())), sample.codes, sample.count)
         for values, mean in ((sample.labels, label), (sample.scores, score))
     ]
     return _Fit(label, score, *parts)
@@ -294,6 +297,12 @@ def _fit(sample: _Sample, *, has_added: bool = False) -> _Fit:
 
 def _scale(effective: float) -> float:
     return math.sqrt(effective / (effective - 1)) if effective > 1 + _ROUNDING else 0.0
+
+
+def _exact(values: Floats, size: float) -> Floats:
+    """Differences, with 0 for those that are rounding errors of numbers of this size: many of these would look like
+    examples that show a spread."""
+    return values * (abs(values) > _ROUNDING * size)
 
 
 def _less(values: Floats, drift: Floats) -> Floats:
@@ -320,7 +329,8 @@ def _kappa(sample: _Sample, *, has_added: bool = False) -> tuple[float | None, F
     of_chance = (2 * second - 1) * (sample.labels - first) + (2 * first - 1) * (sample.scores - second)
     errors = ((same - agreed) * (1 - chance) + of_chance * (agreed - 1)) / (1 - chance) ** 2
     scale = 1.0 if has_added else _scale(sample.effective)
-    return (agreed - chance) / (1 - chance), scale * sums_of(weights * errors, sample.codes, sample.count)
+    beyond = agreed - chance if abs(agreed - chance) > _ROUNDING else 0.0
+    return beyond / (1 - chance), scale * sums_of(weights * _exact(errors, 1.0), sample.codes, sample.count)
 
 
 def _interval(

@@ -246,7 +246,7 @@ def test_what_is_refused(bench: Bench, here: Path) -> None:
     said = refused(bench, "check", "latest")
     assert "no note of " in said and f"bench judge next {run.id}" in said
     rows: dict[str, tuple[list[dict[str, Any]], str]] = {
-        "no.csv": ([{"example_id": 1, "lable": 1}], "no column label"),
+        "no.csv": ([{"example_id": 1, "lable": 1}], "no column label; no.csv has example_id, lable"),
         "word.csv": ([{"example_id": 1, "label": "maybe"}], "row 1: label: 'maybe' is not a finite number"),
         "nan.csv": ([{"example_id": 1, "label": "nan"}], "not a finite number"),
         "far.csv": ([{"example_id": 1, "label": 5}], "the label 5 of far is not between 0 and 1"),
@@ -265,6 +265,8 @@ def test_what_is_refused(bench: Bench, here: Path) -> None:
         assert words in refused(bench, "check", "latest", "--labels", str(write_rows(Path(name), content))), name
     Path("list.jsonl").write_text("[1]\n")
     assert "row 1: a row must be an object" in refused(bench, "check", "latest", "--labels", "list.jsonl")
+    os.mkfifo("pipe.csv")
+    assert "pipe.csv is no regular file" in refused(bench, "check", "latest", "--labels", "pipe.csv")
     assert "Unsupported file format" in refused(bench, "check", "latest", "--labels", "labels.txt")
     assert "labels.csv" in refused(bench, "check", "latest", "--labels", "labels.csv")
     fine = write_rows(Path("fine.csv"), [{"example_id": 1, "label": 1, "probability": 0.5}])
