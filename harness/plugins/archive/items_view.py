@@ -306,7 +306,9 @@ def suite_text(items: ItemTable, subset: Subset) -> str:
     import tomli_w
 
     if not subset.chosen:
-        raise UsageError(f"--write: {subset.problem or 'there is no subset'}; choose a size with --subset N")
+        few = f"; {subset.without} of {len(items.models)} have too few of the examples" if subset.without else ""
+        remedy = "; choose a size with --subset N" if subset.errors else f"; name runs of more models{few}"
+        raise UsageError(f"--write: {subset.problem or 'there is no subset'}{remedy}")
     names = [items.name(place) for place in range(len(items.keys))]
     chosen = [names[place] for place in subset.chosen]
     if twice := [name for name in chosen if names.count(name) > 1]:

@@ -73,9 +73,9 @@ def entries_of(paths: Iterable[Path], wanted: Filter, skipped: Skipped) -> list[
     for entry in entries:
         if entry.manifest is not None:
             found.setdefault(entry.manifest.id, entry)
-    kept = [*found.values()]
-    skipped.add((each for each in entries if each.manifest is not None and each not in kept), "a second copy of a run")
-    return kept
+    copies = (each for each in entries if each.manifest is not None and found[each.manifest.id] is not each)
+    skipped.add(copies, "a second copy of a run")
+    return [*found.values()]
 
 
 def without_parents(entries: Sequence[ListedRun], skipped: Skipped) -> list[ListedRun]:

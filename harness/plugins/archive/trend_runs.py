@@ -34,6 +34,8 @@ class Segment:
     """What changed before its first run; "" for the first segment."""
     measure: str
     runs: list[RunScores] = field(default_factory=list[RunScores])
+    keys: set[str] = field(default_factory=set[str])
+    """Keys of the examples that a run of it has scored."""
 
     @cached_property
     def drift(self) -> Drift:
@@ -126,23 +128,23 @@ def segments_of(entries: Sequence[ListedRun], metric: str | None, skipped: Skipp
         if not run.values:
             skipped.add([entry], "it has no score")
             continue
-        reason = _change(segments[-1].runs, run) if segments else ""
+        reason = _change(segments[-1], run) if segments else ""
         if reason or not segments:
             segments.append(Segment(reason, measure))
         segments[-1].runs.append(run)
+        segments[-1].keys.update(run.values)
     if not segments:
         raise UsageError("none of these runs has a score; try bench runs show on one of them")
     return segments
 
 
-def _change(runs: Sequence[RunScores], new: RunScores) -> str:
+def _change(segment: Segment, new: RunScores) -> str:
     """What changed before a new run, other than the model; "" if nothing did."""
-    ours, theirs = (_settings(run.manifest.identity) for run in (runs[-1], new))
+    ours, theirs = (_settings(run.manifest.identity) for run in (segment.runs[-1], new))
     if changed := differences(ours, theirs):
         return "; ".join(map(str, changed))
-    known = {key for run in runs for key in run.values}
-    common = len(known & new.values.keys())
-    if common < LEAST_COMMON * min(len(known), len(new.values)):
+    common = len(segment.keys & new.values.keys())
+    if common < LEAST_COMMON * min(len(segment.keys), len(new.values)):
         return f"the examples are others: {common} of {len(new.values)} were there before"
     return ""
 

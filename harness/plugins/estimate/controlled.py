@@ -116,7 +116,8 @@ def controlled_run(side: ComparedRun, others: Sequence[ComparedRun], *, assume_r
         rows.append([means.get(key, middle) for key in keys])
     if not controls:
         why = "".join(f" {each}" for each in left)
-        raise UsageError(f"no run can be a control of {side.run.path}:{why or ' there is no other run'}")
+        none = " there is no other finished run with its environment and arguments, and with more examples"
+        raise UsageError(f"no run can be a control of {side.run.path}:{why or none}")
     places = {key: place for place, key in enumerate(keys)}
     means = side.means
     sample = [places[key] for key in means]

@@ -127,6 +127,8 @@ def test_runs_of_one_model_are_pooled_and_missing_cells_are_allowed(bench: Bench
     assert "the runs of one model are pooled: 1 model has several" in notes
     assert "1 rollout has no score" in notes
     assert document["subset"]["problem"].startswith("a subset needs 4 models")
+    refused = bench("items", "--subset", "1", "--write", "few.toml").err
+    assert "name runs of more models" in refused and "choose a size" not in refused
     only = found(bench, a.id)
     assert len(only["runs"]) == 1 and [each["mean"] for each in only["examples"]] == [1.0, 0.0]
     text = bench("items", a.id)

@@ -152,7 +152,9 @@ def test_other_runs_that_cannot_be_estimated(bench: Bench, sample: RunDir) -> No
     assert done.code == 2 and "19 examples with a score; controls need 20 or more" in done.err
     alone = run(scores(0.5, SAMPLE), 6, "alone", shuffle=True, identity=identity(True, split="other"))
     done = bench("estimate", alone.id)
-    assert done.code == 2 and f"no run can be a control of {alone.path}: there is no other run" in done.err
+    assert (
+        done.code == 2 and f"no run can be a control of {alone.path}: there is no other finished run with" in done.err
+    )
     done = bench("estimate", sample.id, "--metric", "nothing")
     assert done.code == 2 and "has no metric 'nothing'" in done.err
     assert bench("estimate", "nothing").code == 2
