@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from harness.stats.arrays import column, number_groups, sums_of
@@ -44,6 +44,7 @@ def prediction_powered(
     labels: Sequence[float | None],
     *,
     clusters: Labels | None = None,
+    groups: Labels | None = None,
     probabilities: Numbers | None = None,
     limits: tuple[float, float] | None = None,
     level: float = LEVEL,
@@ -63,6 +64,8 @@ def prediction_powered(
         labels: The label of every rollout; None or NaN if it has none.
         clusters: Name of each rollout's example; None if each is an example of its own. The mean is over examples, each
             the mean over its rollouts.
+        groups: Name of each rollout's group of examples that resemble each other, the unit of the error; None if
+            examples are independent. They change no mean.
         probabilities: Of each rollout, the probability that it was drawn for labelling, above 0 if it has a label; None
             if it was the same for all.
         limits: Lowest and highest possible score and label; extended to the given ones. None if unknown.
@@ -92,13 +95,18 @@ def prediction_powered(
     if (drawn[has] <= 0).any():
         raise ValueError(f"{what}: a label was drawn with a probability of 0 or less")
     whole = float((share * judged).sum())
-    drift = sums_of(share * (judged - whole), codes, count) * math.sqrt(count / max(1, count - 1))
     sample = _Sample(codes[has], count, (share / np.where(has, drawn, 1))[has], truth[has], judged[has])
+    own = sample
+    if groups is not None:
+        codes, count = number_groups(groups, len(judged), what)
+        sample = replace(sample, codes=codes[has], count=count)
+    drift = sums_of(share * (judged - whole), codes, count) * math.sqrt(count / max(1, count - 1))
     ends = _extended(limits, judged, sample.labels)
     found, weight = _corrected(sample, whole, drift, ends, level=level, is_whole=bool(has.all()))
-    spread = float((share * (judged - whole) ** 2).sum()) * (1 - has.mean()) / sample.effective
+    spread = float((share * (judged - whole) ** 2).sum()) * (1 - has.mean()) / own.effective
     is_constant = spread <= (_ROUNDING * float(abs(judged).max())) ** 2
     p_random = None if is_constant else math.erfc(abs(_fit(sample).score - whole) / math.sqrt(2 * spread))
+    found = replace(found, examples=own.examples, clusters=None if groups is None else found.examples)
     return Corrected(found, weight, int(has.sum()), p_random)
 
 

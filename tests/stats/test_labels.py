@@ -75,6 +75,20 @@ def test_few_labels_without_an_error_promise_no_certainty() -> None:
     assert plain.low is not None and plain.high is not None and plain.high - plain.low < 0.2
 
 
+def test_groups_of_examples_widen_the_interval_and_change_no_mean() -> None:
+    groups = [n // 5 for n in range(200)]
+    labels = [float(group * 7 % 10 < 6) for group in groups]
+    scores = [1 - label if n % 9 == 0 else label for n, label in enumerate(labels)]
+    of_all = prediction_powered(scores, labels, groups=groups, limits=(0, 1)).estimate
+    clustered = clustered_mean(labels, groups, limits=(0, 1))
+    assert (of_all.mean, of_all.low, of_all.high) == pytest.approx((clustered.mean, clustered.low, clustered.high))
+    assert (of_all.examples, of_all.clusters) == (200, 40)
+    some = [label if n % 2 else None for n, label in enumerate(labels)]
+    alone, together = (prediction_powered(scores, some, groups=each, limits=(0, 1)) for each in (None, groups))
+    assert (alone.p_random, alone.labels) == (together.p_random, together.labels)
+    assert together.estimate.stderr and alone.estimate.stderr and together.estimate.stderr > 1.5 * alone.estimate.stderr
+
+
 def test_rounding_errors_are_no_spread() -> None:
     """Means of equal numbers such as 0.1 are off in the last digit, which is neither a spread nor a difference."""
     for value in (0.1, 0.3, 1 / 3):

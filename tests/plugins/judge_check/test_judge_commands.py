@@ -180,6 +180,21 @@ def test_several_people_and_ties(bench: Bench, here: Path) -> None:
     assert found["runs"][0]["corrected"]["labels"] == 12
 
 
+def test_declared_clusters_are_the_unit_of_the_corrected_mean(bench: Bench, here: Path) -> None:
+    scores = {n: [float(n // 10 % 3 > 0)] for n in range(300)}
+    run = scored_run(
+        OUTPUTS, scores, infos={n: {"document": n // 10} for n in scores}, reward_range=RANGE, cluster_key="document"
+    )
+    rows = [{"example_id": n, "label": float(n // 10 % 3 > 0 and n % 10 > 1)} for n in range(300)]
+    file = write_rows(Path("labels.csv"), rows)
+    found = checked(bench, "--labels", str(file), "--save")
+    low, high = found["runs"][0]["corrected"]["ci95"]
+    assert high - low > 0.2 and found["agreement"]["ci95"][1] - found["agreement"]["ci95"][0] > 0.02
+    assert "30 clusters of 300 examples, by document" in bench("judge", "check", run.id).out
+    report = json.loads(bench("report", run.id, "-o", "-", "-f", "json").out)
+    assert report["environments"][0]["runs"][0]["corrected"]["ci95"] == [low, high]
+
+
 def test_labels_of_failures_alone_are_no_random_part(bench: Bench, here: Path) -> None:
     run, _truth = judged_run(200)
     for outcome in outcomes(read_journal(run)):
