@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from harness.core.errors import UsageError
-from harness.plugins.archive.scores import ExampleText, RunScores, example_texts
+from harness.plugins.archive.scores import ExampleText, RunScores, example_texts, pooled_spread
 from harness.stats.intervals import Estimate
 from harness.stats.items import Discrimination, Flakiness, discrimination, flakiness
 from harness.stats.subsets import (
@@ -121,7 +121,9 @@ class ItemTable:
 
     def model_estimate(self, place: int) -> Estimate:
         """Mean of a model over its examples, with its interval."""
-        return spread(self.cells[place].values(), self.limits).estimate
+        model = self.models[place]
+        runs = [run for run in self.runs if run.manifest.model == model]
+        return pooled_spread(self.cells[place], self.limits, runs)
 
     @cached_property
     def solved(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:

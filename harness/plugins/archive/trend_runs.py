@@ -10,12 +10,11 @@ from pathlib import Path
 
 from harness.core.errors import UsageError
 from harness.core.types import JsonDict
-from harness.plugins.archive.scores import RunScores, Skipped, entries_of, measure_of, read_scores
+from harness.plugins.archive.scores import RunScores, Skipped, entries_of, measure_of, pooled_spread, read_scores
 from harness.report.text import clean
 from harness.stats.difference import Difference, adjust, difference_of, scores_of
 from harness.stats.drift import Drift, drift_of
 from harness.stats.intervals import Estimate
-from harness.stats.summary import spread
 from harness.stats.target import finite_limits
 from harness.store.catalogue import Filter, ListedRun
 from harness.store.find_runs import all_runs
@@ -52,7 +51,7 @@ class Segment:
 
     def estimate(self, place: int) -> Estimate:
         """Mean of a run, with its interval."""
-        return spread(self.runs[place].values.values(), self.limits).estimate
+        return pooled_spread(self.runs[place].values, self.limits, [self.runs[place]])
 
     @cached_property
     def size(self) -> Difference | None:
@@ -61,7 +60,8 @@ class Segment:
         if change is None:
             return None
         before, after = _pooled(self.runs[:change]), _pooled(self.runs[change:])
-        [found] = adjust([difference_of(scores_of(after, self.limits), scores_of(before, self.limits))])
+        clusters = {key: name for run in self.runs for key, name in run.clusters.items()} or None
+        [found] = adjust([difference_of(*(scores_of(each, self.limits, clusters) for each in (after, before)))])
         return found
 
 

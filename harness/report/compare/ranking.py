@@ -15,7 +15,7 @@ from harness.report.compare.screen import labels, missing
 from harness.report.compare.sides import ComparedRun
 from harness.report.layout import Column, grid, prose
 from harness.report.text import clean
-from harness.stats.ranks import ModelPlace, RankedRuns, rank_runs
+from harness.stats.ranks import LEAST_SHARE, ModelPlace, RankedRuns, rank_runs
 from harness.stats.summary import Spread, spread
 from harness.stats.target import finite_limits
 
@@ -59,14 +59,26 @@ def rankings_of(sides: Sequence[ComparedRun]) -> tuple[list[RankedSides], list[s
     for (env_id, _), group in groups.items():
         found = rank_runs([side.scores for side in group])
         if found is None:
-            why = "has only one run" if len(group) == 1 else "has no two runs that share two examples with a score"
-            left.append(f"{clean(env_id)} {why}.")
+            left.append(f"{clean(env_id)} {_unranked(group)}.")
             continue
         pairs = sorted(zip(group, found.places, strict=True), key=lambda pair: _order(pair[1]))
         made.append(RankedSides(tuple(side for side, _ in pairs), tuple(place for _, place in pairs), found))
     if not made:
         raise UsageError(f"nothing to rank: {' '.join(left)} Name several runs of one environment")
     return made, left
+
+
+def _unranked(group: Sequence[ComparedRun]) -> str:
+    """Why runs cannot be ranked."""
+    if len(group) == 1:
+        return "has only one run"
+    counts = [len(side.means) for side in group]
+    able = sum(count >= LEAST_SHARE * max(counts) for count in counts if count)
+    if able < 2:
+        return f"has no two runs with a score on half of {numerals.counted(max(counts), 'example')}"
+    return (
+        f"has no two examples that all of its {numerals.count(able)} runs scored; leave out a run with other examples"
+    )
 
 
 def _order(place: ModelPlace | None) -> float:
@@ -78,7 +90,11 @@ def ranking_lines(rankings: Sequence[RankedSides], left: Sequence[str], width: i
     for each in rankings:
         yield from _ranking(each, width)
         yield Text()
-    yield from prose(explained_places([each.found for each in rankings]), width)
+    keys = dict.fromkeys(clean(side.cluster_key) for each in rankings for side in each.sides if side.cluster_key)
+    words = explained_places([each.found for each in rankings])
+    if keys:
+        words += f" Examples with the same {' or '.join(keys)} are one cluster, the unit of intervals and tests."
+    yield from prose(words, width)
     if left:
         yield from prose(f"Not ranked: {' '.join(left)}", width)
 

@@ -115,6 +115,18 @@ def test_flaky_examples_are_those_with_more_variance_than_their_difficulty_expla
     assert "ranking, not a test" in bench("items").out
 
 
+def test_intervals_of_models_allow_for_declared_clusters(bench: Bench, here: Path) -> None:
+    infos = {n: {"document": n // 10} for n in range(200)}
+    scores: Scores = {n: [float(n // 10 % 2)] for n in infos}
+    made = run(scores, 0, "lab/a", infos=infos, cluster_key="document")
+    report = json.loads(bench("report", made.id, "-o", "-", "-f", "json").out)
+    ends = report["environments"][0]["runs"][0]["summary"]["reward"]["ci95"]
+    assert ends[1] - ends[0] > 0.4
+    assert found(bench)["models"][0]["ci95"] == ends
+    trend = json.loads(bench("trend", "sums", "--json").out)
+    assert trend["segments"][0]["runs"][0]["ci95"] == ends
+
+
 def test_runs_of_one_model_are_pooled_and_missing_cells_are_allowed(bench: Bench, here: Path) -> None:
     a = run({0: [1.0], 1: [0.0]}, 0, "lab/a")
     run({0: [0.0, None], 2: [1.0]}, 1, "lab/a")

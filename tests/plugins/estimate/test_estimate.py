@@ -167,6 +167,16 @@ def test_equal_scores_have_nothing_to_predict(bench: Bench, sample: RunDir) -> N
     assert document(bench, perfect.id)["as_good_as"] is None
 
 
+def test_clusters_leave_no_interval_for_new_examples(bench: Bench, sample: RunDir) -> None:
+    infos = {int(n): {"document": int(n) // 4} for n in SAMPLE}
+    made = run(scores(0.5, SAMPLE), 6, "other", shuffle=True, infos=infos, cluster_key="document")
+    run(scores(0.3), 7, "weak", infos={n: {"document": n // 4} for n in range(EXAMPLES)})
+    known = document(bench, made.id)
+    assert known["corrected"]["population"]["ci95"] and known["corrected"]["new_examples"]["ci95"] is None
+    assert known["plain"]["new_examples"]["ci95"]
+    assert "Examples with the same document are one cluster." in bench("estimate", made.id).out
+
+
 def test_hostile_names_are_cleaned(bench: Bench, sample: RunDir) -> None:
     run(scores(0.6), 5, "\x1b[31mred")
     assert "\x1b" not in bench("estimate", sample.id).out
