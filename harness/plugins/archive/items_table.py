@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from harness.core.errors import UsageError
 from harness.plugins.archive.scores import ExampleText, RunScores, example_texts, pooled_spread
+from harness.report import numerals
 from harness.stats.intervals import Estimate
 from harness.stats.items import Discrimination, Flakiness, discrimination, flakiness
 from harness.stats.subsets import (
@@ -201,7 +202,9 @@ def subset_for(items: ItemTable, size: int | None) -> Subset:
     if best is None:
         reason = "no two models clearly differ" if not any(each.clear for each in errors) else "none is good enough"
         if not sizes:
-            reason = f"only {count} examples have a score of every model"
+            reason = (
+                f"{numerals.counted(count, 'example has', 'examples have')} a score of every model, which is too few"
+            )
         return Subset(count, without, errors, [], None, f"no subset: {reason}")
     chosen = subset_of(means, best, next(each.choice for each in errors if each.size == best))
     line = fit_line(means[:, chosen].mean(axis=1), means.mean(axis=1))

@@ -213,7 +213,8 @@ def _subset_lines(items: ItemTable, subset: Subset, width: int) -> Iterator[Text
     spread = 1.96 * found.error * (items.limits[1] - items.limits[0])
     yield from prose(
         f"The subset has {len(subset.chosen)} of {numerals.count(subset.examples)} examples. The mean of all is about "
-        f"{line.intercept:.3f} + {line.slope:.3f} × its mean, ± {spread:.3f} for a new model like these.",
+        f"{numerals.score(line.intercept)} + {line.slope:.3f} × its mean, ± {numerals.score(spread)} for a new model "
+        "like these.",
         width,
     )
 

@@ -115,6 +115,20 @@ def test_flaky_examples_are_those_with_more_variance_than_their_difficulty_expla
     assert "ranking, not a test" in bench("items").out
 
 
+def test_the_line_of_huge_scores_is_short(bench: Bench, here: Path) -> None:
+    for minute, scores in enumerate(ladder(6)):
+        huge: Scores = {n: [1e90 * each for each in values if each is not None] for n, values in scores.items()}
+        run(huge, minute, reward_range=(0.0, float("inf")))
+    [said] = [line for line in bench("items").out.splitlines() if line.startswith("The subset has ")]
+    assert len(said) < 200
+    one = run({0: [1.0]}, 30, "lab/one")
+    others = [run({0: [0.0]}, 31 + n, f"lab/other-{n}") for n in range(3)]
+    assert (
+        "1 example has a score of every model, which is too few."
+        in bench("items", one.id, *(each.id for each in others)).out
+    )
+
+
 def test_intervals_of_models_allow_for_declared_clusters(bench: Bench, here: Path) -> None:
     infos = {n: {"document": n // 10} for n in range(200)}
     scores: Scores = {n: [float(n // 10 % 2)] for n in infos}
