@@ -18,6 +18,9 @@ from harness.stats.intervals import INFORMATIVE, LEVEL, Estimate, informative
 from harness.stats.methods import Method
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from harness.stats.arrays import Floats, Integers, Labels, Numbers
 
 _ROUNDING = 1e-12
@@ -88,26 +91,47 @@ def prediction_powered(
         raise ValueError(f"{what}: needs a label or None for each score, not {len(truth)} for {len(judged)}")
     codes, count = number_groups(np.arange(len(judged)) if clusters is None else clusters, len(judged), what)
     has = ~np.isnan(truth)
-    if not has.any():
-        return Corrected(Estimate(level=level))
-    share = 1 / (count * np.bincount(codes, minlength=count)[codes])  # of each rollout in the mean of all
     drawn = np.ones(len(judged)) if probabilities is None else column(probabilities, what)
     if (drawn[has] <= 0).any():
         raise ValueError(f"{what}: a label was drawn with a probability of 0 or less")
-    whole = float((share * judged).sum())
-    sample = _Sample(codes[has], count, (share / np.where(has, drawn, 1))[has], truth[has], judged[has])
-    own = sample
+    if not has.any():
+        return Corrected(Estimate(level=level))
+    share = 1 / (count * np.bincount(codes, minlength=count)[codes])  # of each rollout in the mean of all
+    own = _Sample(codes[has], count, (share / np.where(has, drawn, 1))[has], truth[has], judged[has])
+    units = (codes, count) if groups is None else number_groups(groups, len(judged), what)
+    found, weight = _by_units(own, has, judged, share, units, limits, level)
     if groups is not None:
-        codes, count = number_groups(groups, len(judged), what)
-        sample = replace(sample, codes=codes[has], count=count)
+        found = replace(found, examples=own.examples, clusters=found.examples)
+    return Corrected(found, weight, int(has.sum()), _p_random(own, judged, share))
+
+
+def _by_units(
+    own: _Sample,
+    has: NDArray[np.bool_],
+    judged: Floats,
+    share: Floats,
+    units: tuple[Integers, int],
+    limits: tuple[float, float] | None,
+    level: float,
+) -> tuple[Estimate, float]:
+    """The corrected mean, and the weight of the scores. `own` are the labelled rollouts by example; `has` says which
+    ones these are, `share` is each one's in the mean of all, `units` are independent units and their count."""
+    codes, count = units
+    whole = float((share * judged).sum())
     drift = sums_of(share * (judged - whole), codes, count) * math.sqrt(count / max(1, count - 1))
-    ends = _extended(limits, judged, sample.labels)
-    found, weight = _corrected(sample, whole, drift, ends, level=level, is_whole=bool(has.all()))
-    spread = float((share * (judged - whole) ** 2).sum()) * (1 - has.mean()) / own.effective
-    is_constant = spread <= (_ROUNDING * float(abs(judged).max())) ** 2
-    p_random = None if is_constant else math.erfc(abs(_fit(sample).score - whole) / math.sqrt(2 * spread))
-    found = replace(found, examples=own.examples, clusters=None if groups is None else found.examples)
-    return Corrected(found, weight, int(has.sum()), p_random)
+    sample = replace(own, codes=codes[has], count=count)
+    ends = _extended(limits, judged, own.labels)
+    return _corrected(sample, whole, drift, ends, level=level, is_whole=bool(has.all()))
+
+
+def _p_random(own: _Sample, judged: Floats, share: Floats) -> float | None:
+    """`Corrected.p_random`; None if all scores are equal or have a label."""
+    whole = float((share * judged).sum())
+    unlabelled = 1 - len(own.labels) / len(judged)
+    spread = float((share * (judged - whole) ** 2).sum()) * unlabelled / own.effective
+    if spread <= (_ROUNDING * float(abs(judged).max())) ** 2:
+        return None
+    return math.erfc(abs(_fit(own).score - whole) / math.sqrt(2 * spread))
 
 
 def _corrected(
@@ -137,8 +161,7 @@ def _corrected(
     made = Estimate(mean, examples=sample.examples, level=level, df=sample.effective - 1)
     errors = plain.errors(weight, drift)
     found = _interval(made, mean, errors, "ppi")
-    largest = max(float(abs(each).max(initial=0.0)) for each in (plain.of_labels, plain.of_scores))
-    of_judge = _exact(plain.of_labels - plain.of_scores, largest)
+    of_judge = _exact(plain.of_labels - plain.of_scores, float((abs(plain.of_labels) + abs(plain.of_scores)).max()))
     seen = informative(errors.tolist()), informative(of_judge.tolist())
     if ends is not None and (min(seen) < INFORMATIVE or not _is_within(found, ends)):
         middle = extreme.label + weight * (whole - extreme.score)
@@ -308,8 +331,7 @@ def _scale(effective: float) -> float:
 
 
 def _exact(values: Floats, size: float) -> Floats:
-    """Differences, with 0 for those that are rounding errors of numbers of this size: many of these would look like
-    examples that show a spread."""
+    """Differences, with 0 for rounding errors of numbers of this size: many of these would look like a spread."""
     return values * (abs(values) > _ROUNDING * size)
 
 
