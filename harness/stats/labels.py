@@ -67,8 +67,7 @@ def prediction_powered(
         labels: The label of every rollout; None or NaN if it has none.
         clusters: Name of each rollout's example; None if each is an example of its own. The mean is over examples, each
             the mean over its rollouts.
-        groups: Name of each rollout's group of examples that resemble each other, the unit of the error; None if
-            examples are independent. They change no mean.
+        groups: Name of each rollout's group of similar examples, the unit of errors; None if examples are independent.
         probabilities: Of each rollout, the probability that it was drawn for labelling, above 0 if it has a label; None
             if it was the same for all.
         limits: Lowest and highest possible score and label; extended to the given ones. None if unknown.
