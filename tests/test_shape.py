@@ -101,12 +101,14 @@ LINES = {
     ),  # the observer is notified by methods, not by callbacks set on runs; unknown usage of a model
     "plugins": (1, 0),
     # bench items and bench trend: scores of many runs, tables, charts
-    "plugins/archive": (1256, 924),
+    # intervals that allow for declared clusters
+    "plugins/archive": (1291, 947),
     # containers for images of SandboxEnv, and their lifetime
     # failures of containers that the code of an environment has caught
     "plugins/classic": (6001, 3881),
     # bench estimate: the choice of controls, and its output
-    "plugins/estimate": (322, 248),
+    # clusters leave no interval for new examples
+    "plugins/estimate": (330, 256),
     # intervals of pass rates
     "plugins/exports": (1899, 1424),  # notes; in Inspect logs, what an import needs to restore a run
     "plugins/faults": (1071, 755),  # completion of faults
@@ -123,7 +125,8 @@ LINES = {
     # versions of the format, limits that no engine accepts
     "plugins/harbor": (1409, 986),
     # bench judge: agreement and bias by kind, files of labels, draws of rollouts to label
-    "plugins/judge_check": (1062, 758),
+    # the line of declared clusters
+    "plugins/judge_check": (1064, 761),
     # runs of chosen examples are a part of a benchmark
     "plugins/leaderboards": (648, 443),  # errors with setting and remedy as fields, an argument a line
     "plugins/osmosis": (1233, 745),  # evaluate_rubric; tool calls, requests and MCP servers, as agents import them
@@ -150,7 +153,8 @@ LINES = {
     # labels of people beside scores, and the mean that they correct, in all formats of a report
     # the verdict of a sequential gate, and the examples that it saved
     # means of ranked pass rates, and runs that have other thresholds of passing
-    "report": (10170, 7070),  # columns of notes, and notes in transcripts; calls of rollouts
+    # clusters of labels and of places; why runs are not ranked
+    "report": (10138, 7052),  # columns of notes, and notes in transcripts; calls of rollouts
     "results": (5, 2),
     # names of arguments are matched to fields of the state once
     "rubrics": (3200, 1920),  # judge.openai; judges that sync functions ask; judges called from other loops
@@ -179,7 +183,8 @@ LINES = {
     # means corrected by labels of clustered rollouts with probabilities, kappa with an interval
     # the sequential gate: its rule, and control variates in confidence sequences
     # whether a run is ranked
-    "stats": (6126, 3537),  # figures of a run; tables of scattered indices take little memory
+    # rounding errors that are no spread; labels of declared clusters; hits of controls that show no spread
+    "stats": (6175, 3563),  # figures of a run; tables of scattered indices take little memory
     # queries over rollouts; errors with setting and remedy as fields, an argument a line; imports as run folders
     # notes of people; hostile indices in a journal take little memory
     # usual lines become records quickly, with the types of their fields checked by position; lines read in blocks
@@ -191,7 +196,8 @@ LINES = {
     # labels of clusters
     # the record of rollouts that were drawn for labelling; several notes with one write
     # the baseline's scores in the manifest
-    "store": (7586, 4690),  # calls of rollouts; imports as run folders; the query language; the schema beside the runs
+    # sizes of draws that no run has
+    "store": (7590, 4692),  # calls of rollouts; imports as run folders; the query language; the schema beside the runs
     "tools": (1500, 970),  # sessions of stateless MCP servers
     "types": (3, 1),
     "usercode": (

@@ -19,6 +19,7 @@ from harness.stats.labels import Corrected, prediction_powered
 from harness.stats.passk import THRESHOLD_SLACK
 from harness.stats.summary import number
 from harness.stats.target import finite_limits
+from harness.store.clusters import label_of
 from harness.store.draws import read_draws
 from harness.store.journal_index import Recorded
 from harness.store.manifest import Manifest
@@ -50,6 +51,8 @@ class LabelledRollout:
     """Number of the rollout in the journal."""
     key: str
     example_key: str
+    cluster: str
+    """Name of the cluster of its example, if the run declares clusters; else the key of the example."""
     example_id: int | str
     rollout_index: int
     score: float
@@ -119,6 +122,7 @@ class LabelledRun:
             [each.score for each in self.rollouts],
             [each.label for each in self.rollouts],
             clusters=[each.example_key for each in self.rollouts],
+            groups=[each.cluster for each in self.rollouts] if self.manifest.cluster_key else None,
             probabilities=[each.probability or 0.0 for each in self.rollouts] if is_known else None,
             limits=self.limits,
         )
@@ -143,11 +147,12 @@ class LabelledRun:
             )
         elif not self.is_drawn and corrected.labels and any(each.probability is None for each in self.labelled):
             said.append("it is taken that the labelled rollouts are a random part of all; no draw is on record")
-        method, examples = corrected.estimate.method, corrected.estimate.examples
+        method, examples = corrected.estimate.method, corrected.estimate.clusters or corrected.estimate.examples
         if method == "ppi" and examples < FEW and self.limits is None:
             said.append(f"with fewer than {FEW} labels, and scores without a known range, the interval is approximate")
         if method == "ppi_added":
-            seen = f"fewer than {INFORMATIVE} labelled examples show how the judge errs"
+            units = "clusters" if self.manifest.cluster_key else "examples"
+            seen = f"fewer than {INFORMATIVE} labelled {units} show how the judge errs"
             said.append(f"{seen}, so two errors were added, one in either direction: the interval is cautious")
         if self.unlabelled:
             said.append(f"{counted(self.unlabelled, 'drawn rollout')} without a label: leave out none for being hard")
@@ -292,7 +297,8 @@ def _take(
         kinds = look(RunRollout(found.run.id, found.manifest, outcome))
     found.rollouts.append(
         LabelledRollout(
-            place, key, example.key, example.example_id, outcome.base.rollout_index, score, labels,
+            place, key, example.key, label_of(example, found.manifest.cluster_key) or example.key,
+            example.example_id, outcome.base.rollout_index, score, labels,
             probability=probability, kinds=kinds,
         )
     )  # fmt: skip

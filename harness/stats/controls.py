@@ -29,6 +29,10 @@ PENALTIES = 1e-3, 1e2, 11
 EACH = 3
 """Minimum number of sampled examples per control for weights that differ."""
 
+PERFECT = 0.01
+"""Residual, in standard deviations of the values, up to which a prediction has hit. Hits show no spread: other examples
+may well be missed."""
+
 GAIN = 0.05
 """Share of the error that controls must save before they get any weight, so that useless ones cost little."""
 
@@ -140,7 +144,8 @@ def _intervals(
     else:
         own = rest * sample_variance(residuals) / count
         stderrs = math.sqrt(own), math.sqrt(own + variance / population)
-    seen = informative([each - math.fsum(residuals) / count for each in residuals])
+    middle, hit = math.fsum(residuals) / count, PERFECT * math.sqrt(variance)
+    seen = informative([gap if abs(gap) > hit else 0.0 for gap in (each - middle for each in residuals)])
     exact = Estimate(mean, 0.0, mean, mean, "t", count, level)  # every example is known
     whole, new = (
         exact if not stderr else by_spread(mean, stderr, count, level, limits=limits, attempts=False, seen=seen)

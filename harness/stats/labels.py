@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from harness.stats.arrays import column, number_groups, sums_of
@@ -18,6 +18,9 @@ from harness.stats.intervals import INFORMATIVE, LEVEL, Estimate, informative
 from harness.stats.methods import Method
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from harness.stats.arrays import Floats, Integers, Labels, Numbers
 
 _ROUNDING = 1e-12
@@ -44,6 +47,7 @@ def prediction_powered(
     labels: Sequence[float | None],
     *,
     clusters: Labels | None = None,
+    groups: Labels | None = None,
     probabilities: Numbers | None = None,
     limits: tuple[float, float] | None = None,
     level: float = LEVEL,
@@ -63,6 +67,7 @@ def prediction_powered(
         labels: The label of every rollout; None or NaN if it has none.
         clusters: Name of each rollout's example; None if each is an example of its own. The mean is over examples, each
             the mean over its rollouts.
+        groups: Name of each rollout's group of similar examples, the unit of errors; None if examples are independent.
         probabilities: Of each rollout, the probability that it was drawn for labelling, above 0 if it has a label; None
             if it was the same for all.
         limits: Lowest and highest possible score and label; extended to the given ones. None if unknown.
@@ -85,20 +90,47 @@ def prediction_powered(
         raise ValueError(f"{what}: needs a label or None for each score, not {len(truth)} for {len(judged)}")
     codes, count = number_groups(np.arange(len(judged)) if clusters is None else clusters, len(judged), what)
     has = ~np.isnan(truth)
-    if not has.any():
-        return Corrected(Estimate(level=level))
-    share = 1 / (count * np.bincount(codes, minlength=count)[codes])  # of each rollout in the mean of all
     drawn = np.ones(len(judged)) if probabilities is None else column(probabilities, what)
     if (drawn[has] <= 0).any():
         raise ValueError(f"{what}: a label was drawn with a probability of 0 or less")
+    if not has.any():
+        return Corrected(Estimate(level=level))
+    share = 1 / (count * np.bincount(codes, minlength=count)[codes])  # of each rollout in the mean of all
+    own = _Sample(codes[has], count, (share / np.where(has, drawn, 1))[has], truth[has], judged[has])
+    units = (codes, count) if groups is None else number_groups(groups, len(judged), what)
+    found, weight = _by_units(own, has, judged, share, units, limits, level)
+    if groups is not None:
+        found = replace(found, examples=own.examples, clusters=found.examples)
+    return Corrected(found, weight, int(has.sum()), _p_random(own, judged, share))
+
+
+def _by_units(
+    own: _Sample,
+    has: NDArray[np.bool_],
+    judged: Floats,
+    share: Floats,
+    units: tuple[Integers, int],
+    limits: tuple[float, float] | None,
+    level: float,
+) -> tuple[Estimate, float]:
+    """The corrected mean, and the weight of the scores. `own` are the labelled rollouts by example; `has` says which
+    ones these are, `share` is each one's in the mean of all, `units` are independent units and their count."""
+    codes, count = units
     whole = float((share * judged).sum())
     drift = sums_of(share * (judged - whole), codes, count) * math.sqrt(count / max(1, count - 1))
-    sample = _Sample(codes[has], count, (share / np.where(has, drawn, 1))[has], truth[has], judged[has])
-    ends = _extended(limits, judged, sample.labels)
-    found, weight = _corrected(sample, whole, drift, ends, level=level, is_whole=bool(has.all()))
-    spread = float((share * (judged - whole) ** 2).sum()) * (1 - has.mean()) / sample.effective
-    p_random = None if spread <= 0 else math.erfc(abs(_fit(sample).score - whole) / math.sqrt(2 * spread))
-    return Corrected(found, weight, int(has.sum()), p_random)
+    sample = replace(own, codes=codes[has], count=count)
+    ends = _extended(limits, judged, own.labels)
+    return _corrected(sample, whole, drift, ends, level=level, is_whole=bool(has.all()))
+
+
+def _p_random(own: _Sample, judged: Floats, share: Floats) -> float | None:
+    """`Corrected.p_random`; None if all scores are equal or have a label."""
+    whole = float((share * judged).sum())
+    unlabelled = 1 - len(own.labels) / len(judged)
+    spread = float((share * (judged - whole) ** 2).sum()) * unlabelled / own.effective
+    if spread <= (_ROUNDING * float(abs(judged).max())) ** 2:
+        return None
+    return math.erfc(abs(_fit(own).score - whole) / math.sqrt(2 * spread))
 
 
 def _corrected(
@@ -128,7 +160,8 @@ def _corrected(
     made = Estimate(mean, examples=sample.examples, level=level, df=sample.effective - 1)
     errors = plain.errors(weight, drift)
     found = _interval(made, mean, errors, "ppi")
-    seen = informative(errors.tolist()), informative((plain.of_labels - plain.of_scores).tolist())
+    of_judge = _exact(plain.of_labels - plain.of_scores, float((abs(plain.of_labels) + abs(plain.of_scores)).max()))
+    seen = informative(errors.tolist()), informative(of_judge.tolist())
     if ends is not None and (min(seen) < INFORMATIVE or not _is_within(found, ends)):
         middle = extreme.label + weight * (whole - extreme.score)
         found = _interval(found, middle, extreme.errors(weight, drift), "ppi_added", ends)
@@ -286,7 +319,7 @@ def _fit(sample: _Sample, *, has_added: bool = False) -> _Fit:
     label, score = float(weights @ sample.labels), float(weights @ sample.scores)
     scale = 1.0 if has_added else _scale(sample.effective)
     parts = [
-        scale * sums_of(weights * (values - mean), sample.codes, sample.count)
+        scale * sums_of(weights * _exact(values - mean, float(abs(values).max())), sample.codes, sample.count)
         for values, mean in ((sample.labels, label), (sample.scores, score))
     ]
     return _Fit(label, score, *parts)
@@ -294,6 +327,11 @@ def _fit(sample: _Sample, *, has_added: bool = False) -> _Fit:
 
 def _scale(effective: float) -> float:
     return math.sqrt(effective / (effective - 1)) if effective > 1 + _ROUNDING else 0.0
+
+
+def _exact(values: Floats, size: float) -> Floats:
+    """Differences, with 0 for rounding errors of numbers of this size: many of these would look like a spread."""
+    return values * (abs(values) > _ROUNDING * size)
 
 
 def _less(values: Floats, drift: Floats) -> Floats:
@@ -320,7 +358,8 @@ def _kappa(sample: _Sample, *, has_added: bool = False) -> tuple[float | None, F
     of_chance = (2 * second - 1) * (sample.labels - first) + (2 * first - 1) * (sample.scores - second)
     errors = ((same - agreed) * (1 - chance) + of_chance * (agreed - 1)) / (1 - chance) ** 2
     scale = 1.0 if has_added else _scale(sample.effective)
-    return (agreed - chance) / (1 - chance), scale * sums_of(weights * errors, sample.codes, sample.count)
+    beyond = agreed - chance if abs(agreed - chance) > _ROUNDING else 0.0
+    return beyond / (1 - chance), scale * sums_of(weights * _exact(errors, 1.0), sample.codes, sample.count)
 
 
 def _interval(

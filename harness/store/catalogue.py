@@ -86,14 +86,13 @@ class ListedRun:
 
     @property
     def created(self) -> datetime | None:
-        """Start time from the manifest, otherwise from the id; None if unknown."""
+        """Start time in UTC from the manifest, otherwise from the id; None if unknown."""
         if self.manifest is not None:
             try:
                 moment = datetime.fromisoformat(self.manifest.created)
-            except (ValueError, TypeError):
+                return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
+            except (ValueError, TypeError, OverflowError):  # in UTC, it may be before the year 1
                 pass
-            else:
-                return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
         try:
             return datetime.strptime(self.id[:16], _ID_TIME).replace(tzinfo=UTC)
         except ValueError:

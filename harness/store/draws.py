@@ -18,6 +18,9 @@ from harness.store.values import number
 
 _MOST_STRATA = 64
 
+_LARGEST_SIZE = 1 << 53
+"""Maximum number of rollouts of a stratum in a line: larger ones are no draw, but a hostile file."""
+
 
 @dataclass(frozen=True, slots=True)
 class Draw:
@@ -124,7 +127,9 @@ def _draw_of(value: object) -> Draw:
         for name in ("edges", "sizes", "keys")
     )
     numbers = tuple(value for value in map(number, edges) if value is not None)
-    counts = tuple(size for size in sizes if isinstance(size, int) and not isinstance(size, bool) and size >= 0)
+    counts = tuple(
+        size for size in sizes if isinstance(size, int) and not isinstance(size, bool) and 0 <= size <= _LARGEST_SIZE
+    )
     groups = tuple(
         tuple(key for key in cast("list[object]", group) if isinstance(key, str)) if isinstance(group, list) else ()
         for group in keys

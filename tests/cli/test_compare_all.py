@@ -152,13 +152,24 @@ def test_wrong_usage(bench: Bench, runs: list[RunDir], arguments: tuple[str, ...
 def test_without_common_examples_nothing_is_ranked(bench: Bench, here: Path) -> None:
     one, two = run({n: [1.0] for n in range(9)}, 0, "a"), run({n: [1.0] for n in range(8, 17)}, 1, "b")
     done = bench("compare", "--all", one.id, two.id)
-    assert done.code == 2 and "sums has no two runs that share two examples with a score." in done.err
-
-    few = run(losing(1, examples=4), 2, "few")
-    done = bench("compare", "--all", one.id, few.id)
-    assert done.code == 2 and "sums has only one run with a score on half of 9 examples." in done.err
+    assert done.code == 2 and "sums has no two examples that all of its 2 runs scored" in done.err
+    few = run({n: [1.0] for n in range(3)}, 2, "c")
+    refused = bench("compare", "--all", one.id, few.id).err
+    assert "sums has only one run with a score on half of 9 examples." in refused
     alone = bench("compare", "--all", one.id, "--k", "1")
     assert alone.err.count("sums has only one run.") == 1
+
+
+def test_clusters_are_said_with_the_places(bench: Bench, here: Path) -> None:
+    infos = {n: {"document": n // 10} for n in range(100)}
+    made = [
+        run({n: [float(n // 10 >= 5 * m)] for n in infos}, m, name, infos=infos, cluster_key="document")
+        for m, name in enumerate("ab")
+    ]
+    done = bench("compare", "--all", *(each.id for each in made))
+    assert "Examples with the same document are one cluster, the unit of intervals and tests." in " ".join(
+        done.out.split()
+    )
 
 
 def test_places_of_a_pass_rate_have_its_means(bench: Bench, here: Path) -> None:

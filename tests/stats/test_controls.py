@@ -51,6 +51,15 @@ def test_a_perfect_control_gives_the_mean_of_all() -> None:
     assert found.worth is not None and found.worth > 900
 
 
+def test_hits_alone_promise_no_certainty() -> None:
+    """A control that agrees on all sampled examples may still be wrong about others."""
+    generator = np.random.default_rng(2)
+    passes = (generator.random(200) < 0.6).astype(float)
+    sample = generator.permutation(200)[:40]
+    found = controlled_mean(passes[sample].tolist(), sample.tolist(), [passes], limits=(0.0, 1.0)).corrected
+    assert found.method == "adjusted_t" and found.half_width and found.half_width > 0.02
+
+
 def test_all_examples_need_no_correction() -> None:
     generator = np.random.default_rng(1)
     values, others = generator.random(60), [generator.random(60) for _ in range(3)]

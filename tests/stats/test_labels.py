@@ -75,6 +75,36 @@ def test_few_labels_without_an_error_promise_no_certainty() -> None:
     assert plain.low is not None and plain.high is not None and plain.high - plain.low < 0.2
 
 
+def test_groups_of_examples_widen_the_interval_and_change_no_mean() -> None:
+    groups = [n // 5 for n in range(200)]
+    labels = [float(group * 7 % 10 < 6) for group in groups]
+    scores = [1 - label if n % 9 == 0 else label for n, label in enumerate(labels)]
+    of_all = prediction_powered(scores, labels, groups=groups, limits=(0, 1)).estimate
+    clustered = clustered_mean(labels, groups, limits=(0, 1))
+    assert (of_all.mean, of_all.low, of_all.high) == pytest.approx((clustered.mean, clustered.low, clustered.high))
+    assert (of_all.examples, of_all.clusters) == (200, 40)
+    some = [label if n % 2 else None for n, label in enumerate(labels)]
+    alone, together = (prediction_powered(scores, some, groups=each, limits=(0, 1)) for each in (None, groups))
+    assert (alone.p_random, alone.labels) == (together.p_random, together.labels)
+    assert together.estimate.stderr and alone.estimate.stderr and together.estimate.stderr > 1.5 * alone.estimate.stderr
+
+
+def test_rounding_errors_are_no_spread() -> None:
+    """Means of equal numbers such as 0.1 are off in the last digit, which is neither a spread nor a difference."""
+    for value in (0.1, 0.3, 1 / 3):
+        for labels in range(3, 40, 5):
+            marks = [float(n % 2) if n < labels else None for n in range(40)]
+            assert prediction_powered([value] * 40, marks, limits=(0, 1)).p_random is None
+    scores, marks = [0.25 * (n % 3) for n in range(120)], [0.3 if n % 3 == n % 5 else None for n in range(120)]
+    found = prediction_powered(scores, marks, limits=(0, 1)).estimate
+    assert found.method == "ppi_added" and found.half_width and found.half_width > 0.01
+    shifted = [None if mark is None else score + 0.1 for score, mark in zip(scores, marks, strict=True)]
+    assert prediction_powered(scores, shifted, limits=(0, 1)).estimate.method == "ppi_added"
+    alike = labelled_mean([0.1] * 30, [1 / 3] * 30, range(30), (0, 1))
+    assert alike.method == "adjusted_t" and labelled_mean([0.1] * 30, [1 / 3] * 30, range(30)).low is None
+    assert weighted_kappa([True] * 40, [n < 30 for n in range(40)], [1 / 40] * 40, range(40)).mean == 0.0
+
+
 def test_what_is_undefined_has_no_interval() -> None:
     assert prediction_powered([0.1, 0.9], [None, None]).estimate.mean is None
     one = prediction_powered([0.1, 0.9], [1.0, math.nan], limits=(0, 1))

@@ -9,7 +9,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from harness.core.errors import UsageError
-from harness.plugins.archive.scores import ExampleText, RunScores, example_texts
+from harness.plugins.archive.scores import ExampleText, RunScores, example_texts, pooled_spread
+from harness.report import numerals
 from harness.stats.intervals import Estimate
 from harness.stats.items import Discrimination, Flakiness, discrimination, flakiness
 from harness.stats.subsets import (
@@ -121,7 +122,9 @@ class ItemTable:
 
     def model_estimate(self, place: int) -> Estimate:
         """Mean of a model over its examples, with its interval."""
-        return spread(self.cells[place].values(), self.limits).estimate
+        model = self.models[place]
+        runs = [run for run in self.runs if run.manifest.model == model]
+        return pooled_spread(self.cells[place], self.limits, runs)
 
     @cached_property
     def solved(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
@@ -199,7 +202,9 @@ def subset_for(items: ItemTable, size: int | None) -> Subset:
     if best is None:
         reason = "no two models clearly differ" if not any(each.clear for each in errors) else "none is good enough"
         if not sizes:
-            reason = f"only {count} examples have a score of every model"
+            reason = (
+                f"{numerals.counted(count, 'example has', 'examples have')} a score of every model, which is too few"
+            )
         return Subset(count, without, errors, [], None, f"no subset: {reason}")
     chosen = subset_of(means, best, next(each.choice for each in errors if each.size == best))
     line = fit_line(means[:, chosen].mean(axis=1), means.mean(axis=1))

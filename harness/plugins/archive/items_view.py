@@ -213,7 +213,8 @@ def _subset_lines(items: ItemTable, subset: Subset, width: int) -> Iterator[Text
     spread = 1.96 * found.error * (items.limits[1] - items.limits[0])
     yield from prose(
         f"The subset has {len(subset.chosen)} of {numerals.count(subset.examples)} examples. The mean of all is about "
-        f"{line.intercept:.3f} + {line.slope:.3f} × its mean, ± {spread:.3f} for a new model like these.",
+        f"{numerals.score(line.intercept)} + {line.slope:.3f} × its mean, ± {numerals.score(spread)} for a new model "
+        "like these.",
         width,
     )
 
@@ -306,7 +307,9 @@ def suite_text(items: ItemTable, subset: Subset) -> str:
     import tomli_w
 
     if not subset.chosen:
-        raise UsageError(f"--write: {subset.problem or 'there is no subset'}; choose a size with --subset N")
+        few = f"; {subset.without} of {len(items.models)} have too few of the examples" if subset.without else ""
+        remedy = "; choose a size with --subset N" if subset.errors else f"; name runs of more models{few}"
+        raise UsageError(f"--write: {subset.problem or 'there is no subset'}{remedy}")
     names = [items.name(place) for place in range(len(items.keys))]
     chosen = [names[place] for place in subset.chosen]
     if twice := [name for name in chosen if names.count(name) > 1]:

@@ -3,8 +3,9 @@ together."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import cast
 
@@ -13,8 +14,11 @@ from harness.core.records import Scored
 from harness.core.types import JsonDict
 from harness.report.text import clean
 from harness.settings.wording import suggestion
+from harness.stats.intervals import Estimate
 from harness.stats.scores import LARGEST_SCORE
+from harness.stats.summary import spread
 from harness.store.catalogue import Filter, ListedRun, read_entry
+from harness.store.clusters import clusters_of
 from harness.store.journal import JournalReader, as_record
 from harness.store.journal_index import Recorded
 from harness.store.manifest import Manifest
@@ -27,7 +31,7 @@ PREVIEW = 200
 """Maximum number of characters of an example's text."""
 
 
-@dataclass(slots=True)
+@dataclass
 class RunScores:
     """Scores of one run."""
 
@@ -43,6 +47,13 @@ class RunScores:
     def scored(self) -> int:
         """Number of rollouts with a score."""
         return sum(map(len, self.values.values()))
+
+    @cached_property
+    def clusters(self) -> dict[str, str]:
+        """Cluster of each example with a score, by example key; empty if the run declares no clusters."""
+        found = clusters_of(self.recorded, self.manifest.cluster_key)
+        places = {} if found is None else {key: self.recorded.example_index(key) or 0 for key in self.values}
+        return {} if found is None else {key: found.labels[place] for key, place in places.items()}
 
 
 @dataclass(slots=True)
@@ -73,9 +84,9 @@ def entries_of(paths: Iterable[Path], wanted: Filter, skipped: Skipped) -> list[
     for entry in entries:
         if entry.manifest is not None:
             found.setdefault(entry.manifest.id, entry)
-    kept = [*found.values()]
-    skipped.add((each for each in entries if each.manifest is not None and each not in kept), "a second copy of a run")
-    return kept
+    copies = (each for each in entries if each.manifest is not None and found[each.manifest.id] is not each)
+    skipped.add(copies, "a second copy of a run")
+    return [*found.values()]
 
 
 def without_parents(entries: Sequence[ListedRun], skipped: Skipped) -> list[ListedRun]:
@@ -147,6 +158,20 @@ def _score(path: Path, offset: int, line: JsonDict, measure: str) -> float | Non
         value = record.reward if measure == REWARD else record.metrics.get(measure)
         value = float(value) if isinstance(value, int | float) and abs(value) <= LARGEST_SCORE else None
     return value if value is not None and abs(value) <= LARGEST_SCORE else None
+
+
+def pooled_spread(
+    values: Mapping[str, list[float]], limits: tuple[float, float], runs: Sequence[RunScores]
+) -> Estimate:
+    """Mean over examples with its interval, which allows for the clusters that the runs declare.
+
+    Args:
+        values: Scores by example key.
+        limits: Lowest and highest possible score.
+        runs: The runs that the scores are from.
+    """
+    known = {key: name for run in runs for key, name in run.clusters.items()}
+    return spread(values.values(), limits, [known.get(key, key) for key in values] if known else None).estimate
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,12 +10,11 @@ from pathlib import Path
 
 from harness.core.errors import UsageError
 from harness.core.types import JsonDict
-from harness.plugins.archive.scores import RunScores, Skipped, entries_of, measure_of, read_scores
+from harness.plugins.archive.scores import RunScores, Skipped, entries_of, measure_of, pooled_spread, read_scores
 from harness.report.text import clean
 from harness.stats.difference import Difference, adjust, difference_of, scores_of
 from harness.stats.drift import Drift, drift_of
 from harness.stats.intervals import Estimate
-from harness.stats.summary import spread
 from harness.stats.target import finite_limits
 from harness.store.catalogue import Filter, ListedRun
 from harness.store.find_runs import all_runs
@@ -34,6 +33,8 @@ class Segment:
     """What changed before its first run; "" for the first segment."""
     measure: str
     runs: list[RunScores] = field(default_factory=list[RunScores])
+    keys: set[str] = field(default_factory=set[str])
+    """Keys of the examples that a run of it has scored."""
 
     @cached_property
     def drift(self) -> Drift:
@@ -50,7 +51,7 @@ class Segment:
 
     def estimate(self, place: int) -> Estimate:
         """Mean of a run, with its interval."""
-        return spread(self.runs[place].values.values(), self.limits).estimate
+        return pooled_spread(self.runs[place].values, self.limits, [self.runs[place]])
 
     @cached_property
     def size(self) -> Difference | None:
@@ -59,7 +60,8 @@ class Segment:
         if change is None:
             return None
         before, after = _pooled(self.runs[:change]), _pooled(self.runs[change:])
-        [found] = adjust([difference_of(scores_of(after, self.limits), scores_of(before, self.limits))])
+        clusters = {key: name for run in self.runs for key, name in run.clusters.items()} or None
+        [found] = adjust([difference_of(*(scores_of(each, self.limits, clusters) for each in (after, before)))])
         return found
 
 
@@ -126,23 +128,23 @@ def segments_of(entries: Sequence[ListedRun], metric: str | None, skipped: Skipp
         if not run.values:
             skipped.add([entry], "it has no score")
             continue
-        reason = _change(segments[-1].runs, run) if segments else ""
+        reason = _change(segments[-1], run) if segments else ""
         if reason or not segments:
             segments.append(Segment(reason, measure))
         segments[-1].runs.append(run)
+        segments[-1].keys.update(run.values)
     if not segments:
         raise UsageError("none of these runs has a score; try bench runs show on one of them")
     return segments
 
 
-def _change(runs: Sequence[RunScores], new: RunScores) -> str:
+def _change(segment: Segment, new: RunScores) -> str:
     """What changed before a new run, other than the model; "" if nothing did."""
-    ours, theirs = (_settings(run.manifest.identity) for run in (runs[-1], new))
+    ours, theirs = (_settings(run.manifest.identity) for run in (segment.runs[-1], new))
     if changed := differences(ours, theirs):
         return "; ".join(map(str, changed))
-    known = {key for run in runs for key in run.values}
-    common = len(known & new.values.keys())
-    if common < LEAST_COMMON * min(len(known), len(new.values)):
+    common = len(segment.keys & new.values.keys())
+    if common < LEAST_COMMON * min(len(segment.keys), len(new.values)):
         return f"the examples are others: {common} of {len(new.values)} were there before"
     return ""
 

@@ -116,12 +116,15 @@ def controlled_run(side: ComparedRun, others: Sequence[ComparedRun], *, assume_r
         rows.append([means.get(key, middle) for key in keys])
     if not controls:
         why = "".join(f" {each}" for each in left)
-        raise UsageError(f"no run can be a control of {side.run.path}:{why or ' there is no other run'}")
+        none = " there is no other finished run with its environment and arguments, and with more examples"
+        raise UsageError(f"no run can be a control of {side.run.path}:{why or none}")
     places = {key: place for place, key in enumerate(keys)}
     means = side.means
     sample = [places[key] for key in means]
     found = controlled_mean(list(means.values()), sample, rows, limits=limits_of(side.scores))
     found = replace(found, plain_new=side.spread.estimate)  # as in the run's own table
+    if side.cluster_key:
+        found = replace(found, corrected_new=Estimate(found.corrected.mean, examples=found.corrected.examples))
     return ControlledRun(side, tuple(controls), tuple(left), found, assume_random)
 
 
@@ -175,6 +178,11 @@ def _explained(made: ControlledRun) -> Iterator[str]:
         f"The first interval is for the mean that a run of all {population} examples would have, the second for new "
         "examples of the same kind. Choose one of the two rows before you see them."
     )
+    if made.side.cluster_key:
+        yield (
+            f"Examples with the same {clean(made.side.cluster_key)} are one cluster. What the controls save on new "
+            "clusters is unknown, so the corrected mean has no second interval."
+        )
     if made.is_assumed:
         yield "That the examples are a random sample is your assumption (--assume-random); the run does not record it."
     yield from missing("The run", made.side)

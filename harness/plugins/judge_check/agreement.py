@@ -115,7 +115,7 @@ def check_runs(runs: Sequence[tuple[LabelledRun, Summary]], kinds: Sequence[str]
             [each.score >= run.threshold for run, each in sides],
             [_passes(run, each) for run, each in sides],
             [each.weight for _, each in sides],
-            [each.example_key for _, each in sides],
+            [each.cluster for _, each in sides],
         ),
         _bias(rows),
         groups,
@@ -145,7 +145,7 @@ def _bias(rows: _Rows) -> Estimate:
 
 
 def _weights(rows: _Rows) -> tuple[list[float], list[str]]:
-    return [each.weight for _, each in rows], [each.example_key for _, each in rows]
+    return [each.weight for _, each in rows], [each.cluster for _, each in rows]
 
 
 def _group(kind: str, value: str, rows: _Rows) -> Group:

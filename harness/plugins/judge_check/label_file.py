@@ -14,7 +14,6 @@ from harness.core.errors import DatasetParseError, UsageError
 from harness.core.types import JsonDict
 from harness.report.labels import RIGHT, WRONG
 from harness.report.text import clean
-from harness.settings.wording import suggestion
 from harness.stats.scores import LARGEST_SCORE
 from harness.store.export_plain import restored
 from harness.store.journal_index import Recorded
@@ -24,8 +23,6 @@ from harness.store.outcomes import outcomes
 PASSING = {*RIGHT, "true", "pass", "passed", "yes"}
 FAILING = {*WRONG, "false", "fail", "failed", "no"}
 """Words that are labels, besides numbers."""
-
-COLUMNS = ("key", "example_id", "rollout_index", "run_id", "label", "author", "probability")
 
 
 @dataclass(slots=True)
@@ -138,6 +135,8 @@ def _rows(path: Path) -> Iterator[tuple[str, JsonDict]]:
         UsageError: the file cannot be read, or its rows lack a column.
     """
     place, is_first = str(path), True
+    if path.exists() and not path.is_file():
+        raise UsageError(f"{path} is no regular file; labels are in a CSV, JSON Lines, JSON or Parquet file")
     try:
         file = open_file(path)
         for number, raw in enumerate(file.raws()):
@@ -148,7 +147,7 @@ def _rows(path: Path) -> Iterator[tuple[str, JsonDict]]:
             known = cast(JsonDict, row)
             if is_first and "label" not in known:
                 names = ", ".join(clean(name, 40) for name in [*known][:20])
-                raise UsageError(f"{place}: there is no column label; {suggestion('label', COLUMNS)}; it has {names}")
+                raise UsageError(f"{place}: there is no column label; {path.name} has {names}")
             is_first = False
             yield place, known
     except (DatasetParseError, RecursionError, OSError) as error:

@@ -17,6 +17,7 @@ from harness.stats.intervals import Estimate
 from harness.stats.labels import Corrected
 from harness.stats.methods import Method, describe
 from harness.stats.summary import Summary
+from harness.store.clusters import cluster_words
 
 _INDENT = 11
 
@@ -73,6 +74,8 @@ def _run_lines(run: LabelledRun, corrected: Corrected, summary: Summary, width: 
         yield from _row("judge", words.removeprefix("judge: "), width)
     mean = plain_mean(run, summary)
     yield from _row("mean", f"{_known(mean)}, {numerals.counted(mean.examples, 'example')}, as judged", width)
+    if summary.clusters is not None and run.manifest.cluster_key:
+        yield from _row("clusters", clean(cluster_words(summary.clusters), 1000), width)
     if corrected.labels:
         trust = f"weight of the judge {corrected.weight:.2f}"
         found = corrected.estimate

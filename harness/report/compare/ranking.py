@@ -63,7 +63,7 @@ def rankings_of(sides: Sequence[ComparedRun]) -> tuple[list[RankedSides], list[s
         found = rank_runs([side.scores for side in group])
         if found is None:
             what = "" if measure == REWARD or len(group) == 1 else f" · {clean(measure)}"
-            left.append(f"{clean(env_id)}{what} {_obstacle(group)}.")
+            left.append(f"{clean(env_id)}{what} {_unranked(group)}.")
             continue
         pairs = sorted(zip(group, found.places, strict=True), key=lambda pair: _order(pair[1]))
         made.append(RankedSides(tuple(side for side, _ in pairs), tuple(place for _, place in pairs), found))
@@ -73,13 +73,17 @@ def rankings_of(sides: Sequence[ComparedRun]) -> tuple[list[RankedSides], list[s
     return made, left
 
 
-def _obstacle(group: Sequence[ComparedRun]) -> str:
-    """Why none of these runs is ranked."""
+def _unranked(group: Sequence[ComparedRun]) -> str:
+    """Why runs cannot be ranked."""
+    if len(group) == 1:
+        return "has only one run"
     most = max(len(side.means) for side in group)
-    ranked = sum(is_comparable(len(side.means), most) for side in group)
-    if len(group) > 1 and ranked == 1:
-        return f"has only one run with a score on half of {numerals.count(most)} examples"
-    return "has only one run" if len(group) == 1 else "has no two runs that share two examples with a score"
+    able = sum(is_comparable(len(side.means), most) for side in group)
+    if able < 2:
+        return f"has only one run with a score on half of {numerals.counted(most, 'example')}"
+    return (
+        f"has no two examples that all of its {numerals.count(able)} runs scored; leave out a run with other examples"
+    )
 
 
 def _order(place: ModelPlace | None) -> float:
@@ -91,7 +95,11 @@ def ranking_lines(rankings: Sequence[RankedSides], left: Sequence[str], width: i
     for each in rankings:
         yield from _ranking(each, width)
         yield Text()
-    yield from prose(explained_places([each.found for each in rankings]), width)
+    keys = dict.fromkeys(clean(side.cluster_key) for each in rankings for side in each.sides if side.cluster_key)
+    words = explained_places([each.found for each in rankings])
+    if keys:
+        words += f" Examples with the same {' or '.join(keys)} are one cluster, the unit of intervals and tests."
+    yield from prose(words, width)
     if left:
         yield from prose(f"Not ranked: {' '.join(left)}", width)
 

@@ -115,6 +115,32 @@ def test_flaky_examples_are_those_with_more_variance_than_their_difficulty_expla
     assert "ranking, not a test" in bench("items").out
 
 
+def test_the_line_of_huge_scores_is_short(bench: Bench, here: Path) -> None:
+    for minute, scores in enumerate(ladder(6)):
+        huge: Scores = {n: [1e90 * each for each in values if each is not None] for n, values in scores.items()}
+        run(huge, minute, reward_range=(0.0, float("inf")))
+    [said] = [line for line in bench("items").out.splitlines() if line.startswith("The subset has ")]
+    assert len(said) < 200
+    one = run({0: [1.0]}, 30, "lab/one")
+    others = [run({0: [0.0]}, 31 + n, f"lab/other-{n}") for n in range(3)]
+    assert (
+        "1 example has a score of every model, which is too few."
+        in bench("items", one.id, *(each.id for each in others)).out
+    )
+
+
+def test_intervals_of_models_allow_for_declared_clusters(bench: Bench, here: Path) -> None:
+    infos = {n: {"document": n // 10} for n in range(200)}
+    scores: Scores = {n: [float(n // 10 % 2)] for n in infos}
+    made = run(scores, 0, "lab/a", infos=infos, cluster_key="document")
+    report = json.loads(bench("report", made.id, "-o", "-", "-f", "json").out)
+    ends = report["environments"][0]["runs"][0]["summary"]["reward"]["ci95"]
+    assert ends[1] - ends[0] > 0.4
+    assert found(bench)["models"][0]["ci95"] == ends
+    trend = json.loads(bench("trend", "sums", "--json").out)
+    assert trend["segments"][0]["runs"][0]["ci95"] == ends
+
+
 def test_runs_of_one_model_are_pooled_and_missing_cells_are_allowed(bench: Bench, here: Path) -> None:
     a = run({0: [1.0], 1: [0.0]}, 0, "lab/a")
     run({0: [0.0, None], 2: [1.0]}, 1, "lab/a")
@@ -127,6 +153,8 @@ def test_runs_of_one_model_are_pooled_and_missing_cells_are_allowed(bench: Bench
     assert "the runs of one model are pooled: 1 model has several" in notes
     assert "1 rollout has no score" in notes
     assert document["subset"]["problem"].startswith("a subset needs 4 models")
+    refused = bench("items", "--subset", "1", "--write", "few.toml").err
+    assert "name runs of more models" in refused and "choose a size" not in refused
     only = found(bench, a.id)
     assert len(only["runs"]) == 1 and [each["mean"] for each in only["examples"]] == [1.0, 0.0]
     text = bench("items", a.id)

@@ -141,6 +141,13 @@ def test_runs_come_in_the_order_of_their_dates(bench: Bench, here: Path) -> None
     assert [each["created"][:10] for each in segment["runs"]] == ["2026-10-23", "2026-10-27", "2026-10-30"]
 
 
+def test_dates_that_utc_does_not_have_are_those_of_the_id(bench: Bench, here: Path) -> None:
+    for minute, created in enumerate(["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00", "yesterday"]):
+        scored_run(OUT, calm(minute), minute, created=created, model=MODEL)
+    done = bench("trend", "sums")
+    assert done.code == 0 and done.out.count("2026-11-21 09:1") == 3, done.err
+
+
 def test_the_chart_has_the_newest_runs(bench: Bench, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for day in range(45):
         dated(day, calm(day, 8))

@@ -152,7 +152,9 @@ def test_other_runs_that_cannot_be_estimated(bench: Bench, sample: RunDir) -> No
     assert done.code == 2 and "19 examples with a score; controls need 20 or more" in done.err
     alone = run(scores(0.5, SAMPLE), 6, "alone", shuffle=True, identity=identity(True, split="other"))
     done = bench("estimate", alone.id)
-    assert done.code == 2 and f"no run can be a control of {alone.path}: there is no other run" in done.err
+    assert (
+        done.code == 2 and f"no run can be a control of {alone.path}: there is no other finished run with" in done.err
+    )
     done = bench("estimate", sample.id, "--metric", "nothing")
     assert done.code == 2 and "has no metric 'nothing'" in done.err
     assert bench("estimate", "nothing").code == 2
@@ -163,6 +165,16 @@ def test_equal_scores_have_nothing_to_predict(bench: Bench, sample: RunDir) -> N
     done = bench("estimate", perfect.id)
     assert done.code == 0 and "Every example has the same score" in done.out
     assert document(bench, perfect.id)["as_good_as"] is None
+
+
+def test_clusters_leave_no_interval_for_new_examples(bench: Bench, sample: RunDir) -> None:
+    infos = {int(n): {"document": int(n) // 4} for n in SAMPLE}
+    made = run(scores(0.5, SAMPLE), 6, "other", shuffle=True, infos=infos, cluster_key="document")
+    run(scores(0.3), 7, "weak", infos={n: {"document": n // 4} for n in range(EXAMPLES)})
+    known = document(bench, made.id)
+    assert known["corrected"]["population"]["ci95"] and known["corrected"]["new_examples"]["ci95"] is None
+    assert known["plain"]["new_examples"]["ci95"]
+    assert "Examples with the same document are one cluster." in bench("estimate", made.id).out
 
 
 def test_hostile_names_are_cleaned(bench: Bench, sample: RunDir) -> None:
