@@ -154,7 +154,7 @@ LINES = {
     # the verdict of a sequential gate, and the examples that it saved
     # means of ranked pass rates, and runs that have other thresholds of passing
     # clusters of labels and of places; why runs are not ranked
-    "report": (10138, 7052),  # columns of notes, and notes in transcripts; calls of rollouts
+    "report": (10184, 7083),  # columns of notes, and notes in transcripts; calls of rollouts
     "results": (5, 2),
     # names of arguments are matched to fields of the state once
     "rubrics": (3200, 1920),  # judge.openai; judges that sync functions ask; judges called from other loops
@@ -184,7 +184,7 @@ LINES = {
     # the sequential gate: its rule, and control variates in confidence sequences
     # whether a run is ranked
     # rounding errors that are no spread; labels of declared clusters; hits of controls that show no spread
-    "stats": (6175, 3563),  # figures of a run; tables of scattered indices take little memory
+    "stats": (6170, 3566),  # figures of a run; tables of scattered indices take little memory
     # queries over rollouts; errors with setting and remedy as fields, an argument a line; imports as run folders
     # notes of people; hostile indices in a journal take little memory
     # usual lines become records quickly, with the types of their fields checked by position; lines read in blocks
