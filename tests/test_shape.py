@@ -154,7 +154,7 @@ LINES = {
     # the verdict of a sequential gate, and the examples that it saved
     # means of ranked pass rates, and runs that have other thresholds of passing
     # clusters of labels and of places; why runs are not ranked
-    "report": (10184, 7083),  # columns of notes, and notes in transcripts; calls of rollouts
+    "report": (10194, 7090),  # columns of notes, and notes in transcripts; calls of rollouts
     "results": (5, 2),
     # names of arguments are matched to fields of the state once
     "rubrics": (3200, 1920),  # judge.openai; judges that sync functions ask; judges called from other loops

@@ -16,6 +16,7 @@ from harness.report.labels import LabelledRollout, LabelledRun, combine
 from harness.stats.intervals import Estimate
 from harness.stats.labels import Corrected, prediction_powered, weighted_kappa
 from harness.store.draws import Draws
+from harness.store.manifest import Manifest
 
 pytestmark = pytest.mark.slow
 
@@ -41,11 +42,12 @@ def made(
 def run_of(scores: Floats) -> LabelledRun:
     """A run with these scores and no labels."""
     rollouts = [
-        LabelledRollout(0, f"{n}/{k}", str(n), n, k, score)
+        LabelledRollout(0, f"{n}/{k}", str(n), str(n), n, k, score)
         for n, row in enumerate(scores.tolist())
         for k, score in enumerate(row)
     ]
-    return LabelledRun(cast(Any, None), cast(Any, None), "reward", rollouts, (0.0, 1.0), True, 0, 0, 0, 0)
+    manifest = Manifest(id="", env_id="toy", model="m")
+    return LabelledRun(cast(Any, None), manifest, "reward", rollouts, (0.0, 1.0), True, 0, 0, 0, 0)
 
 
 def labelled_by_draws(truth: Floats, scores: Floats, counts: list[int], seed: int) -> LabelledRun:

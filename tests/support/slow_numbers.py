@@ -254,6 +254,7 @@ CHECKED = {
     "num_examples", "num_rollouts", "planned", "scored", "unscored", "not_run", "coverage", "reward", "bounds",
     "metrics", "pass_threshold", "pass_at_k", "pass_hat_k", "pass_excluded", "truncated", "empty", "refused", "usage",
     "judge_usage", "wall_s", "resumed", "rollouts_per_s", "rollout_seconds", "methods", "until_ci",
+    "pass_estimates",
 }  # fmt: skip
 """What `check_summary` looks at: a number that is added there needs a slow twin here."""
 
@@ -307,6 +308,17 @@ def check_summary(found: Json, rollouts: Sequence[Rollout], asked: Asked) -> Non
         close(found["pass_at_k"][k], at, f"pass@{k}")
         close(found["pass_hat_k"][k], hat, f"pass^{k}")
         assert found["pass_excluded"][k] == short, f"examples that are no part of pass@{k}"
+        for name, rate in ((f"pass@{k}", at), (f"pass^{k}", hat)):
+            if name == "pass^1":  # the same as pass@1
+                assert name not in found["pass_estimates"]
+                continue
+            estimate = found["pass_estimates"][name]
+            close(estimate["mean"], rate, name)
+            assert estimate["excluded"] == short
+            if estimate["ci95"] is not None:
+                low, high = estimate["ci95"]
+                assert 0 <= low <= rate + 1e-9 and rate - 1e-9 <= high <= 1, name
+                assert found["methods"][estimate["method"]], "a method that nobody explains"
     _check_bounds(found, rollouts, asked)
     _check_usage(found, rollouts)
     for each in (found["reward"], *found["metrics"].values()):
@@ -594,7 +606,7 @@ def check_card(card: str, run_id: str, summary: Json) -> None:
     for key, lead in (("pass_at_k", "pass@"), ("pass_hat_k", "pass^")):
         for k, value in summary[key].items():
             if (key, k) != ("pass_hat_k", "1"):
-                _card_shows(told[f"{lead}{k}"], value, f"card: {lead}{k}")
+                _card_shows(told[f"{lead}{k}"].partition(" (")[0], value, f"card: {lead}{k}")
     for name, metric in summary["metrics"].items():
         if f"mean {name}" in told:
             _card_shows(told[f"mean {name}"], metric["mean"], f"card: {name}")

@@ -150,6 +150,12 @@ def leaderboards(page: Page, grid: Html | None = None) -> Html:
     return tag("section", *parts, note(words))
 
 
+def _two_lines(rate: str) -> Child:
+    """A pass rate with its interval below, so that the table fits the page."""
+    value, _, interval = rate.partition(" ")
+    return tag("span", value, " ", tag("br"), tag("small", interval)) if interval else value
+
+
 def _leaderboard(environment: EnvPart) -> Html:
     runs, board = environment.runs, board_of(environment)
     columns: dict[str, Sequence[Child]] = {
@@ -170,6 +176,10 @@ def _leaderboard(environment: EnvPart) -> Html:
             columns[name] = [tag("span", cell, class_=each) for cell, each in zip(cells, classes, strict=True)]
         elif name == "tokens in":
             columns["tokens in + out"] = [numerals.tokens_in_and_out(run.summary.usage) for run in runs]
+        elif name.startswith("pass"):
+            columns[name] = [_two_lines(cell) for cell in cells]
+        elif name == "group":  # in the column of the places, so that the table fits the page
+            columns["places"] = [" ".join(pair) for pair in zip(board["places"], cells, strict=True)]
         elif name != "tokens out":
             columns[name] = cells
     examples = sorted({run.summary.num_examples for run in runs})
