@@ -315,7 +315,7 @@ def check_summary(found: Json, rollouts: Sequence[Rollout], asked: Asked) -> Non
             estimate = found["pass_estimates"][name]
             close(estimate["mean"], rate, name)
             assert estimate["excluded"] == short
-            if estimate["ci95"] is not None:
+            if rate is not None and estimate["ci95"] is not None:
                 low, high = estimate["ci95"]
                 assert 0 <= low <= rate + 1e-9 and rate - 1e-9 <= high <= 1, name
                 assert found["methods"][estimate["method"]], "a method that nobody explains"
