@@ -180,8 +180,8 @@ def _explained(made: ControlledRun) -> Iterator[str]:
     )
     if made.side.cluster_key:
         yield (
-            f"Examples with the same {clean(made.side.cluster_key)} are one cluster. What the controls save on new "
-            "clusters is unknown, so the corrected mean has no second interval."
+            f"Examples with the same {clean(made.side.cluster_key)} are one cluster. It is unknown how much "
+            "the controls help for new clusters, so the corrected mean has no interval for new examples."
         )
     if made.is_assumed:
         yield "That the examples are a random sample is your assumption (--assume-random); the run does not record it."
