@@ -27,7 +27,9 @@ FEW, MANY = 500, 2_500
 SHORT_MS, LONG_MS = 5_000, 35_000
 """How long the model takes in the two runs whose difference gives the cost of processes that wait."""
 
-BUSY_ROLLOUTS, BUSY_SECONDS = 60, 0.2
+BUSY_ROLLOUTS, BUSY_SECONDS = 150, 0.2
+"""Of the environment that computes: enough that the start of the processes, about four seconds, matters little."""
+
 ROUNDS = 3
 
 _CLUSTER = """

@@ -66,7 +66,7 @@ LINES = {
     # room for keys that are expected
     # the machine of a rollout; whether its result is being verified
     # lost computers, and which one executed a rollout
-    "core": (2822, 1552),  # the client for the openai SDK; records that are made quickly; the calls of a rollout
+    "core": (2824, 1554),  # the client for the openai SDK; records that are made quickly; the calls of a rollout
     # status.json of runs in progress, and the pace of a run, which was in the report
     # replayed calls have the tokens and seconds of their recording; calls from other loops
     # statistics and dataset in one pass; pauses between writes of the dataset; an iterator that is closed
@@ -79,7 +79,8 @@ LINES = {
     # the rows of chosen examples
     # the baseline of a sequential gate, and checks that it can be compared
     # the remedy of a gate names --example-ids
-    "engine": (8012, 5486),  # executors and listeners of plugins; a backlog with less work than a queue of asyncio
+    # worker processes that take turns at scoring, and share rollouts by what waits in them
+    "engine": (8060, 5518),  # executors and listeners of plugins; a backlog with less work than a queue of asyncio
     # MachineEnv and its tools
     # a hook around the turns on a machine; errors of verify after a limit
     # a machine that failed is never verified; texts of models that no program can have
@@ -136,7 +137,8 @@ LINES = {
     # the full-text index; an index that is built by columns; journals that are replaced, fields of wrong types named
     # processes that help to index a long journal; columns of equal values that share their memory
     # whether a cluster answers and demands a token, before Ray waits for minutes; nodes that die at the start
-    "plugins/ray_executor": (799, 521),
+    # lists of nodes that are read again when one is lost; heartbeats that are kept back
+    "plugins/ray_executor": (835, 544),
     # clusters that runs declare
     "plugins/view": (5826, 3901),
     "records": (3, 1),

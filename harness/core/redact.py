@@ -324,6 +324,7 @@ def hidden_arguments(words: Sequence[str]) -> list[str]:
     return [_hidden_word(word, before) for before, word in zip(options, words, strict=False)]
 
 
+@lru_cache(maxsize=1024)  # the runs of a suite share it
 def hidden_command(command: str) -> str:
     """Return a command line with the values of options such as `--api-key` hidden."""
     try:
@@ -334,6 +335,7 @@ def hidden_command(command: str) -> str:
     return command if clean == words else shlex.join(clean)
 
 
+@lru_cache(maxsize=1024)
 def hidden_source(source: str) -> str:
     """Return the origin of a setting, such as `--set PATH=VALUE` or a file and a key, without values whose names
     mark them as secrets."""

@@ -14,15 +14,15 @@ from __future__ import annotations
 
 import asyncio
 from asyncio import Future, Task
-from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Protocol, TypeAlias, cast
+from typing import Protocol, cast
 
 from harness.core.errors import EnvironmentFault, HarnessError, SystemicError
 from harness.core.records import BUDGET_SPENT, Failed, Generated, Record, Scored
+from harness.engine.backlog import Backlog, Batch
 from harness.engine.executors import Executor, Finished, unwritable
 from harness.engine.progress import RunProgress
 from harness.engine.remaining_work import Aside, RolloutGroup, Todo, Todos
@@ -74,69 +74,8 @@ class Bounds:
         return max(1, self.generators // self.group_size)
 
 
-_Batch: TypeAlias = list[tuple[Finished, Future[int] | None]]
-"""Rollouts that are scored together, each with a future that is done when its line is on disk, or None if it is."""
-
-
 def _workers(gate: int, total: int) -> int:
     return max(1, min(gate, total) if gate > 0 else total)
-
-
-class _Backlog:
-    """Queue of rollouts that wait to be scored.
-
-    Args:
-        limit: Maximum number of entries, after which `put` waits.
-    """
-
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._batches: deque[_Batch | None] = deque()
-        self._scorers: deque[Future[None]] = deque()
-        """Futures of the workers that wait for an entry."""
-        self._generators: deque[Future[None]] = deque()
-        """Futures of the workers that wait for room."""
-
-    async def put(self, batch: _Batch) -> None:
-        """Add an entry, after waiting for room. If the wait is cancelled, the entry is added nevertheless."""
-        try:
-            while len(self._batches) >= self._limit:
-                await _in_line(self._generators)
-        finally:
-            self.put_nowait(batch)
-
-    def put_nowait(self, batch: _Batch | None) -> None:
-        """Add an entry, even without room. None tells a worker that no entries follow."""
-        self._batches.append(batch)
-        _wake(self._scorers)
-
-    async def get(self) -> _Batch | None:
-        """Remove and return the oldest entry, after waiting for one."""
-        while not self._batches:
-            await _in_line(self._scorers)
-        batch = self._batches.popleft()
-        if self._generators:
-            _wake(self._generators)
-        return batch
-
-
-async def _in_line(waiting: deque[Future[None]]) -> None:
-    future: Future[None] = asyncio.get_running_loop().create_future()
-    waiting.append(future)
-    try:
-        await future
-    except asyncio.CancelledError:
-        if not future.cancelled():
-            _wake(waiting)  # pass the turn on
-        raise
-
-
-def _wake(waiting: deque[Future[None]]) -> None:
-    while waiting:
-        future = waiting.popleft()
-        if not future.done():
-            future.set_result(None)
-            return
 
 
 class Schedule:
@@ -168,12 +107,14 @@ class Schedule:
         self._aside: asyncio.Queue[Aside | None] = asyncio.Queue()
         self._seeking = 0
         self._executor = executor
+        # Optional, so that executors of other packages need not have it.
+        self._holder_of: Callable[[str], object] = getattr(executor, "holder_of", _no_holder)
         self._ledger = ledger
         self._progress = progress
         self._score = score
         self._bounds = bounds
         self._failures_left = 0 if bounds.fail_fast else bounds.max_failures
-        self._backlog = _Backlog(bounds.backlog)
+        self._backlog = Backlog(bounds.backlog)
         self._workers: list[Task[None]] = []
         self._stopping = False
         self._judge_gone: SystemicError | None = None
@@ -204,7 +145,7 @@ class Schedule:
                     systemic = cast(SystemicError, _first(group))
                 self._aside.put_nowait(None)
                 for _ in range(self._bounds.scorers):
-                    self._backlog.put_nowait(None)
+                    self._backlog.end()
         except* HarnessError as group:
             raise _first(group) from None
         if self._last is not None:
@@ -311,14 +252,14 @@ class Schedule:
             members = sorted(group.finished, key=lambda finished: finished.record.rollout_index)
             await self._enqueue([(finished, self._last) for finished in members])
 
-    async def _enqueue(self, rollouts: _Batch) -> None:
+    async def _enqueue(self, rollouts: Batch) -> None:
         if self._bounds.fail_fast:
             self._progress.backlog += len(rollouts)
             await self._score_batch(rollouts)
             return
         try:
             # Also added if the endpoint becomes unusable meanwhile: generated rollouts are scored.
-            await self._backlog.put(rollouts)
+            await self._backlog.put(rollouts, self._holder_of(rollouts[0][0].record.key))
         finally:
             self._progress.backlog += len(rollouts)
 
@@ -326,7 +267,7 @@ class Schedule:
         while (batch := await self._backlog.get()) is not None:
             await self._score_batch(batch)
 
-    async def _score_batch(self, batch: _Batch) -> None:
+    async def _score_batch(self, batch: Batch) -> None:
         self._progress.backlog -= len(batch)
         if self._judge_gone is not None:
             for finished, _ in batch:
@@ -374,6 +315,10 @@ class Schedule:
         if _on_disk(acknowledged):
             self._progress.count(finished.example.index, finished.record, scored)
             self._on_outcome(finished.record, scored)
+
+
+def _no_holder(key: str) -> None:
+    return None
 
 
 def _on_disk(acknowledged: Future[int]) -> bool:

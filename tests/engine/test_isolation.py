@@ -317,6 +317,19 @@ async def test_live_states_are_scored_where_they_are_and_lost_with_their_process
         assert (lost.outcome, lost.reasons) == ("unscored", {"*": STATE_LOST})
 
 
+@in_loop
+async def test_a_process_whose_rollouts_wait_for_scores_gets_no_more_than_another(odd: str) -> None:
+    async with case(recipe(odd, {}, {}, {}, {}), workers=2) as run:
+        made = [record for number in range(4) for record in await run.make(number)]
+        pids = [record.state["pid"] for record in made if isinstance(record, Generated)]
+        assert pids[:2] == pids[2:]
+        assert pids[0] != pids[1]
+        await run.executor.score([Finished(run.items[1].example, made[1])])  # type: ignore[arg-type]
+        run.executor.forget(run.items[3].key)
+        again = [record for number in (1, 3) for record in await run.make(number)]
+        assert [record.state["pid"] for record in again if isinstance(record, Generated)] == [pids[1]] * 2
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("terms", "bounds", "seconds"), [(None, {"silence": 1.0}, 2), (IsolatedRunConfig(timeout=3.0), {"overdue": 0.5}, 4)]

@@ -108,6 +108,19 @@ def test_a_run_ends_when_all_that_was_done_before_is_counted(tmp_path: Path, sto
     play(main)
 
 
+def test_processes_take_turns_at_scoring(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with standing(tmp_path / "j", fresh(7), bounds(7, 1)) as run:
+            run.executor.holders.update({f"key-{index}.0": "first" if index < 4 else "second" for index in range(6)})
+            await run.settled()
+            run.generation.end(*run.generation.open)
+            await run.settled()
+            assert await run.finish() is None
+            assert run.scoring.started == ["0.0", "4.0", "6.0", "1.0", "5.0", "2.0", "3.0"]
+
+    play(main)
+
+
 def test_a_slow_scorer_starves_generation_only_when_the_backlog_is_full(tmp_path: Path) -> None:
     async def main() -> None:
         async with standing(tmp_path / "j", fresh(20), bounds(2, 1)) as run:

@@ -122,6 +122,11 @@ class HeldExecutor:
         self.generation = Stage()
         self.scoring = Stage()
         self.forgotten: list[str] = []
+        self.holders: dict[str, str] = {}
+        """The process that a rollout is scored in, by the rollout's key."""
+
+    def holder_of(self, key: str) -> str | None:
+        return self.holders.get(key)
 
     async def generate(self, item: Item) -> Generated | Failed:
         result = await self.generation.enter(name_of(item))

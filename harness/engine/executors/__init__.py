@@ -32,7 +32,8 @@ class Finished:
 
 
 class Executor(Protocol):
-    """Executes the rollouts of one run."""
+    """Executes the rollouts of one run. One that runs them in several processes may also have `holder_of(key)`, which
+    returns the process that a generated rollout is scored in: rollouts of different processes take turns."""
 
     async def generate(self, item: Item) -> Generated | Failed:
         """Generate one rollout, and return its record.

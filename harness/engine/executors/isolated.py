@@ -121,6 +121,7 @@ class IsolatedExecutor:
         record = cast("Generated | Failed", record_of(report))
         if isinstance(record, Generated):
             self._holders[item.key] = worker
+            worker.held += 1
         # Include the usage of attempts whose process died.
         attempts = record.attempts + work.deaths
         return replace(record, usage=meter.usage, attempts=attempts, node=worker.node or None)
@@ -142,9 +143,11 @@ class IsolatedExecutor:
         """Score rollouts in the process that has their live states or, if no process has them, from the journal."""
         holders = [self._holders.get(finished.record.key) for finished in rollouts]
         holder = holders[0] if all(each is holders[0] for each in holders) else None
-        if holder is None:
-            for finished in rollouts:
+        for finished in rollouts:
+            if holder is None:
                 self.forget(finished.record.key)
+            else:
+                self._released(finished.record.key)
         work = _Work({each.example.key: each.example for each in rollouts}, self._terms.scoring_timeout)
         try:
             report, _ = await self._carry_out(
@@ -153,16 +156,24 @@ class IsolatedExecutor:
         except WorkerDied as death:
             reason = f"{death.reason}: {redactor.text(str(death))}"
             return [unscored(each.record.key, reason) for each in rollouts]
-        finally:
-            for finished in rollouts:
-                self._holders.pop(finished.record.key, None)
         return [cast(Scored, record_of(score)) for score in report["scores"]]
 
     def forget(self, key: str) -> None:
         """Delete the live state of a rollout."""
-        holder = self._holders.pop(key, None)
+        holder = self._released(key)
         if holder is not None:
             holder.send({"type": "forget", "run": self._run, "key": key})
+
+    def holder_of(self, key: str) -> Worker | None:
+        """Return the process that has the live state of a rollout. The rollouts of different processes take turns at
+        being scored."""
+        return self._holders.get(key)
+
+    def _released(self, key: str) -> Worker | None:
+        holder = self._holders.pop(key, None)
+        if holder is not None:
+            holder.held -= 1
+        return holder
 
     def _scoring(self, rollouts: Sequence[Finished], *, is_live: bool) -> JsonDict:
         members: list[JsonDict] = []

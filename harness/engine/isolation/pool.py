@@ -34,6 +34,11 @@ class _Seat:
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Lock for a slot that executes one order at a time."""
 
+    @property
+    def load(self) -> int:
+        """Number of orders that it executes, or will: rollouts are scored where they were generated."""
+        return self.busy + (0 if self.worker is None else self.worker.held)
+
 
 class Pool:
     """Worker processes of one environment.
@@ -97,7 +102,7 @@ class Pool:
             seats = self._seats[: self._now()]
         else:  # by the first size, so that all members of a group find the same process
             seats = [self._seats[number % self._size]]
-        seat = min(seats, key=lambda seat: seat.busy)
+        seat = min(seats, key=lambda seat: seat.load)
         seat.busy += 1
         try:
             yield await self._worker_of(seat)

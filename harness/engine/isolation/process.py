@@ -59,6 +59,8 @@ class Worker(asyncio.Protocol):
         """Whether the process accepts orders."""
         self.is_fresh = True
         """Whether the process has never received an order."""
+        self.held = 0
+        """Number of rollouts that wait for their scores, whose live states the process has."""
         self.blocked_by = ""
         """Last report of code that blocked the process's event loop; "" without one."""
         self._calls: dict[int, Call] = {}

@@ -51,7 +51,7 @@ class Node:
     cpus: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Placement:
     """A process's place on a node."""
 
@@ -78,6 +78,8 @@ class Cluster:
         self._changed = threading.Condition()
         self._used: defaultdict[str, float] = defaultdict(float)
         """CPUs in use by our processes, by node."""
+        self._placed: set[Placement] = set()
+        """The places that are counted in `_used`."""
         self._avoided: dict[str, float] = {}
         self._is_over = False
         self._ray = _connect(settings)
@@ -103,25 +105,40 @@ class Cluster:
         with self._changed:
             if not self._changed.wait_for(lambda: self.nodes or self._is_over, PATIENCE) or self._is_over:
                 raise EnvironmentFault(f"the Ray cluster has had no node with CPUs for {PATIENCE:g} s")
-            now = time.monotonic()
-            usable = [node for node in self.nodes if self._avoided.get(node.key, 0.0) < now] or self.nodes
+            self._changed.wait_for(lambda: self._unavoided() or self._is_over, 2 * LOOK)
+            usable = self._unavoided() or self.nodes
             node = max(usable, key=lambda node: node.cpus - self._used[node.key])
             reserved = cpus if self._used[node.key] + cpus <= node.cpus else 0.0
             self._used[node.key] += max(cpus, _LEAST)
         try:
             options = {"num_cpus": reserved, "scheduling_strategy": self._on_node(node.key, soft=False)}
-            return Placement(node, cpus, self._actor.options(**options).remote())
+            placement = Placement(node, cpus, self._actor.options(**options).remote())
         except BaseException:
             with self._changed:
                 self._used[node.key] -= max(cpus, _LEAST)
             raise
+        self._placed.add(placement)
+        return placement
 
     def released(self, placement: Placement, *, is_lost: bool) -> None:
-        """Count a process that has ended."""
+        """Count a process that has ended, once. If its node may be lost, list the nodes again."""
         with self._changed:
+            if placement not in self._placed:
+                return
+            self._placed.remove(placement)
             self._used[placement.node.key] -= max(placement.cpus, _LEAST)
             if is_lost:
                 self._avoided[placement.node.key] = time.monotonic() + AVOID
+        if is_lost:
+            self._refresh()
+
+    def has(self, node: Node) -> bool:
+        """Whether the node was alive when the nodes were last listed."""
+        return any(each.key == node.key for each in self.nodes)
+
+    def _unavoided(self) -> list[Node]:
+        now = time.monotonic()
+        return [node for node in self.nodes if self._avoided.get(node.key, 0.0) < now]
 
     def disconnect(self) -> None:
         """End the connection, and a cluster that bench has started."""
@@ -135,11 +152,14 @@ class Cluster:
             with self._changed:
                 if self._changed.wait_for(lambda: self._is_over, LOOK):
                     return
-            with contextlib.suppress(Exception):  # the head does not answer: processes report what becomes of them
-                found = self._look()
-                with self._changed:
-                    self.nodes = found
-                    self._changed.notify_all()
+            self._refresh()
+
+    def _refresh(self) -> None:
+        with contextlib.suppress(Exception):  # the head does not answer: processes report what becomes of them
+            found = self._look()
+            with self._changed:
+                self.nodes = found
+                self._changed.notify_all()
 
     def _look(self) -> list[Node]:
         return [
@@ -251,6 +271,8 @@ def _connect(settings: RaySettings) -> Any:
                 words = f"executor_args.runtime_env: {settings.runtime_env} cannot be used: {_words(error)}"
                 raise ConfigError(words) from error
             raise _unusable(settings.address, error) from error
+    # `log_to_driver` leaves out messages about nodes that die, with which Ray would fill the standard output.
+    part("ray._private.worker")._worker_logs_enabled = False
     return ray
 
 

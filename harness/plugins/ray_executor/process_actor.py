@@ -11,11 +11,14 @@ from collections import deque
 from typing import Any
 
 from harness.engine.isolation.spawned import Recipe, Spawned
+from harness.engine.isolation.wire import pack
 from harness.engine.provenance import bench_version
 
-BEAT = 2.0
-"""Seconds after which `fetch` returns although the process has said nothing, as a sign of life."""
+BEAT = 3.0
+"""Seconds after which `fetch` returns although the process has said nothing but that it lives. Less than
+`isolation.spawned.OVERDUE`, and than half of `remote_process.LOST_AFTER`."""
 
+_HEARTBEAT = pack({"type": "beat"})
 _CHUNK = 1 << 20
 _SETTLE = 2.0
 """Seconds to wait for the exit code of a process whose output has ended."""
@@ -53,30 +56,34 @@ class ProcessActor:
         await asyncio.to_thread(self._write, data)
 
     async def fetch(self) -> tuple[bytes, list[str], str | None]:
-        """Wait for messages of the process, at most `BEAT` seconds.
+        """Wait for messages of the process, at most `BEAT` seconds. Heartbeats alone are kept back for so long: to
+        pass each on would take a fifth of the driver's CPU for a hundred processes.
 
         Returns:
             The messages, the lines that it has printed, and how it ended if it has.
         """
         assert self._spawned is not None
         loop = asyncio.get_running_loop()
-        data: bytes | None = None
+        data, chunk = b"", _HEARTBEAT
         readable = asyncio.Event()
         loop.add_reader(self._spawned.reports, readable.set)
         try:
             async with asyncio.timeout(BEAT):
-                await readable.wait()
-            data = os.read(self._spawned.reports, _CHUNK)
+                while chunk == _HEARTBEAT:
+                    await readable.wait()
+                    readable.clear()
+                    chunk = os.read(self._spawned.reports, _CHUNK)
+                    data += chunk
         except (TimeoutError, BlockingIOError):
             pass
         finally:
             loop.remove_reader(self._spawned.reports)
-        end = None if data != b"" else await asyncio.to_thread(self._spawned.how_it_ended, _SETTLE)
+        end = None if chunk != b"" else await asyncio.to_thread(self._spawned.how_it_ended, _SETTLE)
         lines = [self._printed.popleft() for _ in range(len(self._printed))]
         if self._left_out:
             lines.insert(0, f"({self._left_out} lines left out: printed faster than they are passed on)")
             self._left_out = 0
-        return data or b"", lines, end
+        return data, lines, end
 
     def _keep(self, line: str) -> None:
         self._left_out += len(self._printed) == _MOST_LINES

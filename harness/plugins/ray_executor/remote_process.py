@@ -31,12 +31,17 @@ START_SECONDS = 60
 """Seconds to wait for a node to start an actor with reserved CPUs; then it is started without any."""
 
 MOST_LOST = 5
-"""Number of nodes to try for a process: one that has just died still counts as alive for some seconds."""
+"""Number of times that the start of a process may fail on nodes that live. Any number of nodes that have died is passed
+over: a node that has just died still counts as alive for some seconds."""
+
+_STEP = 5.0
+"""Seconds of each wait for an answer. More than `BEAT`, since each wait takes CPU; a part of `LOST_AFTER`, since a wait
+ends too early if the driver is suspended."""
 
 _CHUNK = 1 << 20
 _LONGEST_CAUSE = 300
 
-assert LOST_AFTER > 2 * BEAT
+assert LOST_AFTER >= 2 * _STEP > 2 * BEAT
 
 
 class _Silent(Exception):
@@ -133,10 +138,13 @@ class RemoteProcess:
                 cause = " ".join(str(error).split())[:_LONGEST_CAUSE]
                 self._lose(f"ended with its node, or could not be started there ({type(error).__name__}: {cause})")
             self._is_begun.set()
-            self._kill_actor()
             if self._placement is not None:
-                self._cluster.released(self._placement, is_lost=self._is_lost)
+                self._release(self._placement, is_lost=self._is_lost)
         self.watch.end()
+
+    def _release(self, placement: Placement, *, is_lost: bool) -> None:
+        self._kill_actor()
+        self._cluster.released(placement, is_lost=is_lost)
 
     def _begin(self) -> str:
         """Start the actor and its process, on another node if one has just died; return why that failed, else ""."""
@@ -155,14 +163,13 @@ class RemoteProcess:
                     "of the cluster use them. Its logs say more if its runtime environment is at fault",
                     self.node, seconds,
                 )  # fmt: skip
-                is_lost, cpus, seconds = False, 0.0, int(self._recipe.load_seconds)
-            except (dead.ActorDiedError, dead.ActorUnschedulableError):
-                lost += 1
+                cpus, seconds = 0.0, int(self._recipe.load_seconds)
+                self._release(placement, is_lost=False)
+            except (dead.RayActorError, dead.ActorUnschedulableError):
+                self._release(placement, is_lost=True)
+                lost += self._cluster.has(placement.node)
                 if lost == MOST_LOST or self._is_killed:
                     raise
-                is_lost = True
-            self._kill_actor()
-            self._cluster.released(placement, is_lost=is_lost)
         if self._is_killed:  # while it was started
             return self._words("was ended")
         self._is_begun.set()
@@ -181,9 +188,9 @@ class RemoteProcess:
                 return f"{ended} on {self.node}"
 
     def _get(self, reference: Any, seconds: int) -> Any:
-        """Wait for the result of a call, in steps of a second; raise `_Silent` after so many."""
-        for _ in range(seconds):
-            if self._ray.wait([reference], timeout=1.0)[0]:
+        """Wait for the result of a call, in steps; raise `_Silent` after so many seconds."""
+        for _ in range(max(1, round(seconds / _STEP))):
+            if self._ray.wait([reference], timeout=_STEP)[0]:
                 return self._ray.get(reference)
         raise _Silent(seconds)
 

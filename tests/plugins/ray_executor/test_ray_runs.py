@@ -233,13 +233,14 @@ def test_a_node_that_dies_while_an_environment_loads_there(shop: Workshop, clust
     going.until(starts.exists, "an environment is being loaded")
     for name in NODES:
         cluster.kill(name)
-    cluster.add(NODES[0])
+    going.until(lambda: "it is started on another computer" in " ".join(going.err.split()), "its end is noticed")
+    cluster.add(NODES[0])  # while there is none, or only some that have died
     going.until(lambda: starts.read_text().count("one") > 1, "it is loaded again")
     gate.touch()
     done = going.wait(300)
     assert done.code == 0, done.err
-    assert "it is started on another computer" in " ".join(done.err.split())
     assert nodes_of(shop.run_dir()) == {NODES[0]}
+    assert "(raylet)" not in done.out + done.err
 
 
 def test_failures_say_on_which_nodes(shop: Workshop, cluster: RayCluster) -> None:
