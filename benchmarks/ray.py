@@ -23,6 +23,8 @@ CROWD = 100
 """Number of processes of the largest run, which is made once."""
 FEW, MANY = 500, 2_500
 """Rollouts of the two runs whose difference gives the cost of a further one."""
+CROWD_MANY = 12_500
+"""The same for the largest run: what the start of a hundred processes costs the driver differs by seconds."""
 
 SHORT_MS, LONG_MS = 5_000, 35_000
 """How long the model takes in the two runs whose difference gives the cost of processes that wait."""
@@ -102,7 +104,7 @@ def run_crowd(folder: Path) -> CrowdCosts:
     """
     waiting: list[Cost] = []
     with server() as url, _cluster() as address:
-        driver_ms = _further_ms(folder, url, address, CROWD)
+        driver_ms = _further_ms(folder, url, address, CROWD, CROWD_MANY)
         for milliseconds in (SHORT_MS, LONG_MS):
             with server("--latency", str(milliseconds), "--sigma", "0") as slow:
                 waiting.append(_run(folder, slow, CROWD, CROWD, _options(address, CROWD)))
@@ -118,10 +120,10 @@ def _options(address: str, processes: int) -> tuple[str, ...]:
     return ("--executor", "ray", "--ray-address", address, "--workers", str(processes))
 
 
-def _further_ms(folder: Path, url: str, address: str, processes: int) -> float:
+def _further_ms(folder: Path, url: str, address: str, processes: int, most: int = MANY) -> float:
     on_ray = _options(address, processes) if processes else ()
-    few, many = (_run(folder, url, number, max(64, processes), on_ray).cpu_s for number in (FEW, MANY))
-    return (many - few) / (MANY - FEW) * 1000
+    few, many = (_run(folder, url, number, max(64, processes), on_ray).cpu_s for number in (FEW, most))
+    return (many - few) / (most - FEW) * 1000
 
 
 def _run(folder: Path, url: str, rollouts: int, in_flight: int, more: tuple[str, ...]) -> Cost:

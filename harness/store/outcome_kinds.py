@@ -55,7 +55,8 @@ def outcome_kind(base: Generated | Failed, score: Scored | None) -> OutcomeKind:
         return OUTCOMES["budget" if base.reason == BUDGET_SPENT else "failed"]
     if score is None:
         return OUTCOMES["generated"]
-    return OUTCOMES.get(score.outcome, OUTCOMES["unscored"])  # a newer version may know more kinds
+    kind = OUTCOMES.get(score.outcome, OUTCOMES["unscored"])  # a newer version may know more kinds
+    return OUTCOMES["unscored"] if kind.counts and score.reward is None else kind  # JSON has no NaN
 
 
 def missing_reason(base: Generated | Failed, score: Scored | None) -> str:

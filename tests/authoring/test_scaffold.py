@@ -83,7 +83,7 @@ def test_a_new_project_passes_its_own_tests(projects: list[Path]) -> None:
     assert len(projects) == 2 * len(KINDS)
     environ = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # an author has pytest, and none of the plugins that are here
-    for folder in projects:
+    for folder in [*projects[::2], projects[-1]]:  # every kind, and a long name
         command = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "error"]
         done = nursery.run(command, cwd=folder, environ=environ)
         assert done.returncode == 0, done.stdout + done.stderr

@@ -12,13 +12,10 @@ from other_venv import Author
 
 
 @pytest.mark.slow
-def test_a_new_environment_passes_its_tests_and_its_wheel_works_elsewhere(tmp_path: Path) -> None:
+def test_the_wheel_of_a_new_environment_works_elsewhere(tmp_path: Path) -> None:
     author = Author(tmp_path, "here")
     author.bench("env", "init", "our-lab/grown-up")
     project = author.cwd / "environments/grown_up"
-
-    tests = author.run("-m", "pytest", "-q", str(project))
-    assert tests.returncode == 0, tests.stdout + tests.stderr
 
     build = author.run(
         "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "-w", str(project / "dist"), str(project)

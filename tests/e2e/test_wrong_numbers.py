@@ -255,7 +255,7 @@ def journals(draw: st.DrawFn) -> Journal:
 
 
 @pytest.mark.slow
-@settings(max_examples=24, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(journal=journals())
 def test_whatever_a_journal_holds_every_number_of_it_is_right(bench: Bench, journal: Journal) -> None:
     asked = journal.asked

@@ -3,6 +3,7 @@ statistics and a reader of outcomes say of a journal is the same."""
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
@@ -16,7 +17,7 @@ from store_samples import example, failed, generated, make_run, rollouts, scored
 from harness.core.errors import JournalDamaged, StoreError
 from harness.core.records import Example, Failed, Generated, Record
 from harness.core.types import Messages
-from harness.stats.scores import UNUSABLE
+from harness.stats.scores import NO_REASON, UNUSABLE
 from harness.store.dataset import DatasetWriter
 from harness.store.outcomes import Outcome, in_order, outcomes, read_journal
 from harness.store.rows import BATCH_ROWS, RowFile, RowShape, arrow_schema, as_messages, completion_messages, plain_row
@@ -67,11 +68,13 @@ def test_a_reward_that_no_statistic_can_use_is_said(tmp_path: Path) -> None:
         example(0),
         generated(0, 0), scored(0, 0, 1e300),
         generated(0, 1), scored(0, 1, -1e101, reasons={"style": "timeout: 3 s"}),
+        generated(0, 2), scored(0, 2, math.nan),
     ]  # fmt: skip
     found = list(outcomes(read_journal(journal(tmp_path, lines))))
     assert [(each.reward, each.reason, each.error) for each in found] == [
         (None, UNUSABLE, "the reward is 1e+300"),
         (None, UNUSABLE, "the reward is -1e+101; style: timeout: 3 s"),
+        (None, NO_REASON, NO_REASON),  # null in the file
     ]
 
 
