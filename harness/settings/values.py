@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from harness.core.errors import ConfigError
+from harness.core.redact import redactor
 from harness.settings.checks import NONE_WORD
 from harness.settings.layers import KeyPath
 from harness.settings.schema import Kind, Setting, adapter
@@ -73,7 +74,10 @@ def check(setting: Setting, value: object, where: str) -> object:
 def _refusal(setting: Setting, value: object, where: str, error: ErrorDetails) -> str:
     subject = "" if ": " in where else f"{setting.key} "
     between = " = " if ": " in where else "=" if where.startswith("--set ") else " "
-    given = "" if setting.path in _UNSHOWN else f"{between}{shown(value)}"
+    words = shown(value)
+    if between == " " and isinstance(value, list | tuple):  # as it was typed
+        words = redactor.text(",".join(map(str, cast("list[object]", value))))
+    given = "" if setting.path in _UNSHOWN else f"{between}{words}"
     if error["type"] in _PROBLEMS:
         return f"{where}{given}: {subject}{_PROBLEMS[error['type']].format(**error.get('ctx', {}))}"
     kind = setting.door.kind
