@@ -177,7 +177,8 @@ LINES = {
     # the k of pass@k, the key of clusters
     # example_ids
     # the settings of a sequential gate, and a module of settings that end a run early
-    "settings": (4896, 3246),  # messages that spell settings as Python calls do
+    # lists in messages as they were typed
+    "settings": (4900, 3250),  # messages that spell settings as Python calls do
     "state": (3, 1),
     # clusters of runs, their pass rates and plans; pass rates of an example
     # statistics of examples, subsets that rank models, the e-process for drift
@@ -199,7 +200,8 @@ LINES = {
     # the record of rollouts that were drawn for labelling; several notes with one write
     # the baseline's scores in the manifest
     # sizes of draws that no run has
-    "store": (7590, 4692),  # calls of rollouts; imports as run folders; the query language; the schema beside the runs
+    # scored lines without a reward
+    "store": (7591, 4693),  # calls of rollouts; imports as run folders; the query language; the schema beside the runs
     "tools": (1500, 970),  # sessions of stateless MCP servers
     "types": (3, 1),
     "usercode": (
