@@ -178,7 +178,7 @@ LINES = {
     # example_ids
     # the settings of a sequential gate, and a module of settings that end a run early
     # lists in messages as they were typed
-    "settings": (4900, 3250),  # messages that spell settings as Python calls do
+    "settings": (4901, 3251),  # messages that spell settings as Python calls do
     "state": (3, 1),
     # clusters of runs, their pass rates and plans; pass rates of an example
     # statistics of examples, subsets that rank models, the e-process for drift

@@ -75,8 +75,9 @@ def _refusal(setting: Setting, value: object, where: str, error: ErrorDetails) -
     subject = "" if ": " in where else f"{setting.key} "
     between = " = " if ": " in where else "=" if where.startswith("--set ") else " "
     words = shown(value)
-    if between == " " and isinstance(value, list | tuple):  # as it was typed
-        words = redactor.text(",".join(map(str, cast("list[object]", value))))
+    if between == " " and where.startswith("-") and isinstance(value, list):
+        texts = [each for each in cast("list[object]", value) if isinstance(each, str)]
+        words = redactor.text(",".join(texts)) or words  # as they were typed
     given = "" if setting.path in _UNSHOWN else f"{between}{words}"
     if error["type"] in _PROBLEMS:
         return f"{where}{given}: {subject}{_PROBLEMS[error['type']].format(**error.get('ctx', {}))}"
