@@ -138,7 +138,7 @@ LINES = {
     # processes that help to index a long journal; columns of equal values that share their memory
     # whether a cluster answers and demands a token, before Ray waits for minutes; nodes that die at the start
     # lists of nodes that are read again when one is lost; heartbeats that are kept back
-    "plugins/ray_executor": (835, 544),
+    "plugins/ray_executor": (836, 544),
     # clusters that runs declare
     "plugins/view": (5826, 3901),
     "records": (3, 1),

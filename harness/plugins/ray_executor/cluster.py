@@ -103,9 +103,10 @@ class Cluster:
             EnvironmentFault: the cluster has no node.
         """
         with self._changed:
+            self._changed.wait_for(lambda: self._unavoided() or self._is_over, 2 * LOOK)
+            # Last, since the nodes may change while this waits.
             if not self._changed.wait_for(lambda: self.nodes or self._is_over, PATIENCE) or self._is_over:
                 raise EnvironmentFault(f"the Ray cluster has had no node with CPUs for {PATIENCE:g} s")
-            self._changed.wait_for(lambda: self._unavoided() or self._is_over, 2 * LOOK)
             usable = self._unavoided() or self.nodes
             node = max(usable, key=lambda node: node.cpus - self._used[node.key])
             reserved = cpus if self._used[node.key] + cpus <= node.cpus else 0.0
